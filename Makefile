@@ -1,0 +1,72 @@
+# Everything here needs Go and make alone, but for `make real` (Node and npm for
+# the reference servers) and `make ci` (which runs it).
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+GO ?= go
+
+# Linters are pinned here and run from the module cache, so that they are no
+# dependency of the module and the same everywhere.
+STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT     := $(GO) run mvdan.cc/gofumpt@v0.12.0
+
+# Modules with dependencies of their own: real peers and other clients.
+NESTED := $(patsubst %/go.mod,%,$(wildcard conformance/*/go.mod))
+
+# Everything that is installed or built for a run; ignored by git.
+CACHE := $(CURDIR)/.cache
+NPM   := $(CACHE)/npm
+
+# Extra flags for go test, such as TESTFLAGS=-count=1.
+TESTFLAGS ?=
+
+.PHONY: help build test lint lint-format lint-cross lint-nested docs bench real ci
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## compile everything, and bin/respawn once there is a command
+	$(GO) build ./...
+	@if [ -d cmd/respawn ]; then $(GO) build -o bin/respawn ./cmd/respawn; fi
+
+test: ## run the tests, with the race detector where it works
+	@set -eu; race=$$(.ci/race "$(GO)"); \
+	if [ -z "$$race" ]; then export CGO_ENABLED=0; fi; \
+	$(GO) test $$race -shuffle=on $(TESTFLAGS) ./...
+
+lint: lint-format lint-cross lint-nested ## vet, staticcheck, gofumpt; vet for Windows and macOS
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+
+lint-format:
+	@set -eu; out=$$(find . \( -name node_modules -o -name .cache \) -prune -o -name '*.go' -print0 | xargs -0 $(GOFUMPT) -l); \
+	if [ -n "$$out" ]; then echo "not formatted with gofumpt:"; echo "$$out"; exit 1; fi
+
+# These systems are compiled and vetted here, not run.
+lint-cross:
+	GOOS=windows $(GO) build ./...
+	GOOS=windows $(GO) vet ./...
+	GOOS=darwin $(GO) build ./...
+	GOOS=darwin $(GO) vet ./...
+
+lint-nested:
+	@set -eu; for dir in $(NESTED); do (cd "$$dir" && $(GO) vet ./... && $(STATICCHECK) ./...); done
+
+# The reference servers, at the exact versions of the committed package.json. No
+# lock file is kept, since one records the addresses of the registry used.
+$(NPM)/node_modules/.package-lock.json: conformance/peers/npm/package.json conformance/peers/npm/.npmrc
+	mkdir -p $(NPM)
+	cp $^ $(NPM)/
+	npm install --prefix $(NPM)
+	touch $@
+
+# Each stage says how long it took.
+define stage
+@set -eu; start=$$(date +%s); echo "== $(1)"; $(MAKE) $(1); echo "== $(1): $$(($$(date +%s) - start)) s"
+endef
+
+ci: export TESTFLAGS := -count=1
+ci: ## everything that must hold before a change lands
+	$(call stage,lint)
+	$(call stage,test)
