@@ -33,6 +33,9 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
+// States returns every state, in the order in which a life goes through them.
+func States() []State { return all(numStates) }
+
 // Terminal reports whether no incarnation will ever follow.
 func (s State) Terminal() bool { return s == Exhausted || s == Closed }
 
@@ -58,6 +61,9 @@ func (e Event) String() string {
 	}
 	return fmt.Sprintf("Event(%d)", uint8(e))
 }
+
+// Events returns every event, in the order of the docs' columns.
+func Events() []Event { return all(numEvents) }
 
 // ending reports whether the event says that an incarnation is over.
 func (e Event) ending() bool { return e == Lost || e == Spent }
@@ -87,6 +93,17 @@ func (a Action) String() string {
 		return actionNames[a]
 	}
 	return fmt.Sprintf("Action(%d)", uint8(a))
+}
+
+// Actions returns every action.
+func Actions() []Action { return all(numActions) }
+
+func all[T ~uint8](n T) []T {
+	list := make([]T, n)
+	for i := range list {
+		list[i] = T(i)
+	}
+	return list
 }
 
 // Lifecycle is the one table. Its first action, before any event, is [Spawn].

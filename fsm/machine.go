@@ -13,8 +13,8 @@ type Transition struct {
 	From  State
 	Event Event
 	To    State
-	Gen   uint64 // after the step
-	Do    []Action
+	Gen   uint64   // after the step
+	Do    []Action // shared with the table: not to be modified
 	Why   string
 }
 

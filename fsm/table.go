@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Row is one cell of a table: in From, On takes the peer to To and asks for Do.
@@ -60,12 +61,12 @@ type Table struct {
 // duplicate pairs, a row without a Why and states that cannot be reached from
 // initial are errors that wrap [ErrTable].
 func Compile(initial State, onInit []Action, rows []Row) (*Table, error) {
-	t := &Table{initial: initial, onInit: append([]Action(nil), onInit...)}
+	t := &Table{initial: initial, onInit: frozen(onInit)}
 	if initial >= numStates {
 		return nil, fmt.Errorf("%w: unknown initial state %s", ErrTable, initial)
 	}
-	if err := knownActions(onInit); err != nil {
-		return nil, err
+	if a, ok := unknownAction(onInit); ok {
+		return nil, fmt.Errorf("%w: unknown action %s before any event", ErrTable, a)
 	}
 	t.rows = make([]Row, len(rows))
 	for i, r := range rows {
@@ -75,13 +76,13 @@ func Compile(initial State, onInit []Action, rows []Row) (*Table, error) {
 		if r.Why == "" {
 			return nil, fmt.Errorf("%w: row %d: %s in %s has no Why", ErrTable, i, r.On, r.From)
 		}
-		if err := knownActions(r.Do); err != nil {
-			return nil, fmt.Errorf("row %d: %w", i, err)
+		if a, ok := unknownAction(r.Do); ok {
+			return nil, fmt.Errorf("%w: row %d: unknown action %s", ErrTable, i, a)
 		}
 		if t.cells[r.From][r.On] != nil {
 			return nil, fmt.Errorf("%w: row %d: a second row for %s in %s", ErrTable, i, r.On, r.From)
 		}
-		r.Do = append([]Action(nil), r.Do...)
+		r.Do = frozen(r.Do)
 		t.rows[i] = r
 		t.cells[r.From][r.On] = &t.rows[i]
 	}
@@ -100,13 +101,15 @@ func MustCompile(initial State, onInit []Action, rows []Row) *Table {
 	return t
 }
 
-func knownActions(do []Action) error {
-	for _, a := range do {
-		if a >= numActions {
-			return fmt.Errorf("%w: unknown action %s", ErrTable, a)
-		}
+// frozen copies actions that many callers will share. Without spare capacity, an
+// append by one of them copies instead of writing where another one reads.
+func frozen(do []Action) []Action { return slices.Clip(slices.Clone(do)) }
+
+func unknownAction(do []Action) (Action, bool) {
+	if i := slices.IndexFunc(do, func(a Action) bool { return a >= numActions }); i >= 0 {
+		return do[i], true
 	}
-	return nil
+	return 0, false
 }
 
 // unreachable names a state that some row speaks of and no run can enter.
@@ -137,7 +140,7 @@ func (t *Table) Init() (Snapshot, []Action) { return Snapshot{State: t.initial, 
 func (t *Table) Rows() []Row {
 	rows := make([]Row, len(t.rows))
 	for i, r := range t.rows {
-		r.Do = append([]Action(nil), r.Do...)
+		r.Do = slices.Clone(r.Do)
 		rows[i] = r
 	}
 	return rows
@@ -157,10 +160,13 @@ func (t *Table) Step(s Snapshot, in Input) (Snapshot, []Action, error) {
 }
 
 func (t *Table) step(s Snapshot, in Input) (Snapshot, *Row, error) {
-	if in.Event != Close && in.Gen < s.Gen {
-		return s, nil, nil
+	if s.State >= numStates || in.Event >= numEvents {
+		return s, nil, &IllegalError{From: s, Input: in}
 	}
-	if s.State >= numStates || in.Event >= numEvents || in.Event != Close && in.Gen > s.Gen {
+	if in.Event != Close && in.Gen != s.Gen {
+		if in.Gen < s.Gen {
+			return s, nil, nil
+		}
 		return s, nil, &IllegalError{From: s, Input: in}
 	}
 	row := t.cells[s.State][in.Event]
