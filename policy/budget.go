@@ -26,6 +26,7 @@ type Verdict struct {
 type Ledger struct {
 	Restarts []time.Time // restarts that still count, oldest first
 	Streak   int         // deaths in a row without an uptime of ResetUptime: the exponent of a backoff
+	Parked   bool        // Park has taken over, until an incarnation serves for ResetUptime
 }
 
 // Budget decides how many deaths are forgiven. Implementations are immutable.
