@@ -1,0 +1,5 @@
+// Package conformance is how respawn is held to its word.
+//
+// The [Register] lists what respawn must
+// do and the tests that prove it; docs/conformance.md is generated from it.
+package conformance
