@@ -21,6 +21,9 @@ NPM   := $(CACHE)/npm
 # Extra flags for go test, such as TESTFLAGS=-count=1.
 TESTFLAGS ?=
 
+# Flags for the bench, such as BENCHFLAGS=-judge (see -help).
+BENCHFLAGS ?=
+
 .PHONY: help build test lint lint-format lint-cross lint-nested docs bench real ci
 
 help: ## list the targets
@@ -61,6 +64,15 @@ $(NPM)/node_modules/.package-lock.json: conformance/peers/npm/package.json confo
 	npm install --prefix $(NPM)
 	touch $@
 
+real: $(NPM)/node_modules/.package-lock.json ## test against real servers: npm's, the Go SDK's, mcp-go's
+	@set -eu; race=$$(.ci/race "$(GO)"); \
+	cd conformance/peers; \
+	RESPAWN_REAL=1 RESPAWN_NPM=$(NPM) $(GO) test $$race $(TESTFLAGS) ./...
+
+bench: ## measure clients against the lightest server; prints, judges nothing
+	cd conformance/peers && $(GO) build -o $(CACHE)/bin/ ./bench ./echoserver
+	$(CACHE)/bin/bench -server $(CACHE)/bin/echoserver $(BENCHFLAGS)
+
 # Each stage says how long it took.
 define stage
 @set -eu; start=$$(date +%s); echo "== $(1)"; $(MAKE) $(1); echo "== $(1): $$(($$(date +%s) - start)) s"
@@ -70,3 +82,4 @@ ci: export TESTFLAGS := -count=1
 ci: ## everything that must hold before a change lands
 	$(call stage,lint)
 	$(call stage,test)
+	$(call stage,real)

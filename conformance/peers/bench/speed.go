@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+)
+
+// sizes of the text in bytes: a short call, and one that fills a pipe buffer.
+var sizes = []int{100, 64 << 10}
+
+// cell is one condition under which every client is measured.
+type cell struct{ size, inFlight int }
+
+var cells = []cell{{100, 1}, {100, 64}, {64 << 10, 1}, {64 << 10, 64}}
+
+func (c cell) String() string {
+	size := fmt.Sprintf("%d B", c.size)
+	if c.size >= 1<<10 {
+		size = fmt.Sprintf("%d KiB", c.size>>10)
+	}
+	if c.inFlight == 1 {
+		return size + " sequential"
+	}
+	return fmt.Sprintf("%s, %d at once", size, c.inFlight)
+}
+
+// text is a text of that many bytes that JSON does not escape.
+func text(size int) string { return strings.Repeat("x", size) }
+
+// sample is one measurement of one client in one cell.
+type sample struct {
+	calls   int
+	elapsed time.Duration
+	allocs  float64 // in this process, a call
+	bytes   float64
+}
+
+func (s sample) perCall() time.Duration { return s.elapsed / time.Duration(s.calls) }
+
+// Names in the table.
+const (
+	nameRaw   = "raw pipe"
+	nameLeast = "least client"
+)
+
+var contenders = []contender{
+	{nameLeast, dialLeast},
+	{"official SDK v1.8.0", dialSDK},
+	{"mcp-go v1.2.1", dialMarkLabs},
+}
+
+// speed is the outcome: samples by cell and name, one a round, rounds aligned.
+type speed struct {
+	names   []string
+	samples map[cell]map[string][]sample
+}
+
+// measurer measures one connected client for a while.
+type measurer func(cell, time.Duration) (sample, error)
+
+func measureSpeed(ctx context.Context, t target, rounds int, slice time.Duration) (*speed, error) {
+	pipe, err := dialRaw(t)
+	if err != nil {
+		return nil, err
+	}
+	defer pipe.proc.close()
+	sides := map[string]measurer{nameRaw: pipe.measure}
+	names := []string{nameRaw}
+	for _, c := range contenders {
+		peer, err := c.dial(ctx, t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		defer peer.close()
+		names = append(names, c.name)
+		sides[c.name] = func(at cell, slice time.Duration) (sample, error) { return measureClient(ctx, peer, at, slice) }
+	}
+	s := &speed{names: names, samples: map[cell]map[string][]sample{}}
+	// Round 0 warms everything up and is thrown away.
+	for round := range rounds + 1 {
+		for _, at := range cells {
+			if err := s.round(round, at, slice, sides); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// round measures every side once, each round beginning with another one.
+func (s *speed) round(round int, at cell, slice time.Duration, sides map[string]measurer) error {
+	for i := range s.names {
+		name := s.names[(i+round)%len(s.names)]
+		runtime.GC() // nobody pays for the garbage of the one before
+		got, err := sides[name](at, slice)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", name, at, err)
+		}
+		if round == 0 {
+			continue
+		}
+		if s.samples[at] == nil {
+			s.samples[at] = map[string][]sample{}
+		}
+		s.samples[at][name] = append(s.samples[at][name], got)
+	}
+	return nil
+}
+
+// measureClient lets as many goroutines as the cell has calls in flight call
+// one after another, and checks each answer.
+func measureClient(ctx context.Context, peer client, at cell, slice time.Duration) (sample, error) {
+	var (
+		wg     sync.WaitGroup
+		calls  atomic.Int64
+		failed = make(chan error, at.inFlight)
+		body   = text(at.size)
+		before runtime.MemStats
+		after  runtime.MemStats
+	)
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	for range at.inFlight {
+		wg.Go(func() {
+			for time.Since(start) < slice {
+				got, err := peer.call(ctx, body)
+				if err == nil && got != body {
+					err = fmt.Errorf("the echo of %d bytes has %d", len(body), len(got))
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	elapsed := time.Since(start)
+	runtime.ReadMemStats(&after)
+	select {
+	case err := <-failed:
+		return sample{}, err
+	default:
+	}
+	n := float64(calls.Load())
+	return sample{
+		calls:   int(calls.Load()),
+		elapsed: elapsed,
+		allocs:  float64(after.Mallocs-before.Mallocs) / n,
+		bytes:   float64(after.TotalAlloc-before.TotalAlloc) / n,
+	}, nil
+}
+
+// median of the values that f takes from the samples of one side.
+func (s *speed) median(at cell, name string, f func(sample) float64) float64 {
+	var values []float64
+	for _, got := range s.samples[at][name] {
+		values = append(values, f(got))
+	}
+	return median(values)
+}
+
+// ratio is how fast a side is against another: the median over the rounds of
+// their speeds in the same round, so that a slow moment meets both.
+func (s *speed) ratio(at cell, name, against string) float64 {
+	var values []float64
+	for i, got := range s.samples[at][name] {
+		values = append(values, float64(s.samples[at][against][i].perCall())/float64(got.perCall()))
+	}
+	return median(values)
+}
+
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	if n := len(values); n%2 == 0 {
+		return (values[n/2-1] + values[n/2]) / 2
+	}
+	return values[len(values)/2]
+}
+
+func (s *speed) print(w io.Writer) {
+	for _, at := range cells {
+		fmt.Fprintf(w, "\n%s (medians of %d rounds)\n", at, len(s.samples[at][nameRaw]))
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(tw, "client\tµs a call\tcalls/s\tspeed against least\tallocs\tKiB\t")
+		for _, name := range s.names {
+			per := s.median(at, name, func(got sample) float64 { return float64(got.perCall()) })
+			fmt.Fprintf(tw, "%s\t%.1f\t%.0f\t%.2f\t", name, per/1e3, 1e9/per, s.ratio(at, name, nameLeast))
+			if name == nameRaw {
+				fmt.Fprint(tw, "\t\t\n")
+				continue
+			}
+			fmt.Fprintf(tw, "%.1f\t%.1f\t\n",
+				s.median(at, name, func(got sample) float64 { return got.allocs }),
+				s.median(at, name, func(got sample) float64 { return got.bytes / 1024 }))
+		}
+		tw.Flush()
+	}
+}
+
+// unmet are the expectations that the samples do not meet.
+func (s *speed) unmet() []string { return nil }
