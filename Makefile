@@ -24,14 +24,14 @@ TESTFLAGS ?=
 # Flags for the bench, such as BENCHFLAGS=-judge (see -help).
 BENCHFLAGS ?=
 
-.PHONY: help build test lint lint-format lint-cross lint-nested docs bench real ci
+.PHONY: help build test lint lint-format lint-cross lint-nested docs docs-check bench real ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-build: ## compile everything, and bin/respawn once there is a command
+build: ## compile everything, and bin/respawn
 	$(GO) build ./...
-	@if [ -d cmd/respawn ]; then $(GO) build -o bin/respawn ./cmd/respawn; fi
+	$(GO) build -o bin/respawn ./cmd/respawn
 
 test: ## run the tests, with the race detector where it works
 	@set -eu; race=$$(.ci/race "$(GO)"); \
@@ -55,6 +55,15 @@ lint-cross:
 
 lint-nested:
 	@set -eu; for dir in $(NESTED); do (cd "$$dir" && $(GO) vet ./... && $(STATICCHECK) ./...); done
+
+# Documents with blocks that are generated from the code.
+DOCS = $(shell grep -l 'respawn:begin' README.md docs/*.md)
+
+docs: ## write the generated blocks of the documents anew
+	$(GO) run ./cmd/respawn diagram -write $(DOCS)
+
+docs-check:
+	$(GO) run ./cmd/respawn diagram -check $(DOCS)
 
 # The reference servers, at the exact versions of the committed package.json. No
 # lock file is kept, since one records the addresses of the registry used.
@@ -81,5 +90,6 @@ endef
 ci: export TESTFLAGS := -count=1
 ci: ## everything that must hold before a change lands
 	$(call stage,lint)
+	$(call stage,docs-check)
 	$(call stage,test)
 	$(call stage,real)

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"sync"
 
-	segmentio "github.com/segmentio/encoding/json"
+	"github.com/segmentio/encoding/json"
 )
 
 // least is the least client that does the JSON work of a real one: it marshals
@@ -61,7 +60,7 @@ func dialLeast(_ context.Context, t target) (client, error) {
 }
 
 func (l *least) call(_ context.Context, text string) (string, error) {
-	params, err := json.Marshal(callParams{Name: "echo", Arguments: callArguments{Text: text}})
+	params, err := json.Append(nil, callParams{Name: "echo", Arguments: callArguments{Text: text}}, json.SortMapKeys)
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +76,7 @@ func (l *least) call(_ context.Context, text string) (string, error) {
 		return "", errors.New("the server went away")
 	}
 	var result callResult
-	if err := json.Unmarshal(raw, &result); err != nil {
+	if _, err := json.Parse(raw, &result, json.DontMatchCaseInsensitiveStructFields); err != nil {
 		return "", err
 	}
 	return result.text()
@@ -120,11 +119,11 @@ func (l *least) read() {
 			return
 		}
 		var envelope struct {
-			ID     int64                `json:"id"`
-			Result segmentio.RawMessage `json:"result"`
+			ID     int64           `json:"id"`
+			Result json.RawMessage `json:"result"`
 		}
 		// DontCopy: the line is fresh, so the result may stay a part of it.
-		if _, err := segmentio.Parse(line, &envelope, segmentio.DontCopyRawMessage); err != nil {
+		if _, err := json.Parse(line, &envelope, json.DontCopyRawMessage); err != nil {
 			continue
 		}
 		l.mu.Lock()
