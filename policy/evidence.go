@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"encoding/json"
+	"maps"
+)
+
+// Evidence is what a peer's own tools/list says about running a tool twice. It
+// is a value: Add returns a new one and never changes the old. The zero value
+// has seen no listing and grants nothing; go back to it on a new incarnation and
+// on tools/list_changed, and give Add no answer to a request older than that.
+//
+// The specification calls annotations untrusted unless the server is trusted
+// (2026-07-28 server/tools); [Loss].DistrustAnnotations is for those who do not.
+type Evidence struct {
+	tools map[string]bool // the latest complete listing; nil: there was none
+	pages map[string]bool // the listing under way; nil: there is none
+	next  string          // the cursor that continues it
+}
+
+// maxTools bounds what a listing that never ends makes us remember. No server
+// offers more tools than this, and a listing that does gives no evidence.
+const maxTools = 1 << 16
+
+// Grants reports whether the latest complete listing says that running tool
+// twice does no harm: readOnlyHint or idempotentHint is the JSON true, the hints
+// do not contradict each other, and every entry of that name says so.
+func (e Evidence) Grants(tool string) bool { return e.tools[tool] }
+
+// Add takes the params and the result of one answered tools/list request. A page
+// asked for without a cursor begins a listing, one asked for with the cursor
+// that the page before gave continues it, any other belongs to no listing under
+// way. The listing replaces the evidence once a page without nextCursor ends it;
+// until then, and if a page is malformed, the old evidence stays.
+func (e Evidence) Add(params, result json.RawMessage) Evidence {
+	cursor, continued, ok := cursorOf(params, "cursor")
+	if !ok || continued && (e.pages == nil || cursor != e.next) {
+		return e
+	}
+	gathered := map[string]bool{}
+	if continued {
+		gathered = maps.Clone(e.pages)
+	}
+	next, more, ok := addPage(gathered, result)
+	switch {
+	case !ok || len(gathered) > maxTools:
+		return Evidence{tools: e.tools}
+	case more:
+		return Evidence{tools: e.tools, pages: gathered, next: next}
+	default:
+		return Evidence{tools: gathered}
+	}
+}
+
+// cursorOf reads a cursor member. An empty string is a valid cursor (2026-07-28
+// server/utilities/pagination); missing and null mean that there is none.
+func cursorOf(raw json.RawMessage, member string) (cursor string, present, ok bool) {
+	if absent(raw) {
+		return "", false, true
+	}
+	object, twice, err := fields(raw)
+	if err != nil || twice {
+		return "", false, false
+	}
+	if absent(object[member]) {
+		return "", false, true
+	}
+	cursor, ok = text(object[member])
+	return cursor, ok, ok
+}
+
+// addPage adds the tools of one result to a listing.
+func addPage(gathered map[string]bool, result json.RawMessage) (next string, more, ok bool) {
+	page, twice, err := fields(result)
+	if err != nil || twice {
+		return "", false, false
+	}
+	var tools []json.RawMessage
+	if err := json.Unmarshal(page["tools"], &tools); err != nil || tools == nil {
+		return "", false, false
+	}
+	for _, raw := range tools {
+		name, grants := entry(raw)
+		before, seen := gathered[name]
+		gathered[name] = grants && (before || !seen) // entries of one name must all grant
+	}
+	if absent(page["nextCursor"]) {
+		return "", false, true
+	}
+	next, more = text(page["nextCursor"])
+	return next, more, more
+}
+
+// entry reads one entry. An entry without a readable name is the tool "", which
+// nobody can call by any other.
+func entry(raw json.RawMessage) (name string, grants bool) {
+	tool, twice, err := fields(raw)
+	if err != nil {
+		return "", false
+	}
+	name, named := text(tool["name"])
+	if !named || twice || absent(tool["annotations"]) {
+		return name, false
+	}
+	hints, twice, err := fields(tool["annotations"])
+	if err != nil || twice {
+		return name, false
+	}
+	readOnly, ok1 := hint(hints["readOnlyHint"])
+	idempotent, ok2 := hint(hints["idempotentHint"])
+	destructive, ok3 := hint(hints["destructiveHint"])
+	contradiction := readOnly && destructive
+	return name, ok1 && ok2 && ok3 && (readOnly || idempotent) && !contradiction
+}
+
+// hint reads a JSON boolean. A missing hint is false, which for destructiveHint
+// is not its default but all that the contradiction asks for; anything that is
+// no boolean makes the entry malformed.
+func hint(raw json.RawMessage) (set, ok bool) {
+	switch string(raw) {
+	case "true":
+		return true, true
+	case "false", "":
+		return false, true
+	}
+	return false, false
+}

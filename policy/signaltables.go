@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Codes of JSON-RPC and of the specification (2026-07-28 schema).
+const (
+	codeMethodNotFound     = -32601
+	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
+	codeUnsupportedVersion = -32022
+)
+
+// legacySignals: 2025-11-25 basic/transports, Session Management, rules 3 and 4,
+// and what servers do instead. A 404 there is the only status that the
+// specification names; 410 says the same in plain HTTP, and many servers, the
+// official reference server among them, answer a forgotten session with 400.
+var legacySignals = []signal{
+	{conds(not(isLegacyEra)), NoSignal, "no era is settled, so there is no session"},
+	{conds(not(issued)), NoSignal, "it carried no session that the server issued"},
+	{conds(on(StandaloneGET), wasOpened, status(404)), Suspect, "a stream that had been open is not found any more"},
+	{conds(not(on(RequestPOST))), NoSignal, "only a request is a witness: others fail for reasons of their own"},
+	{conds(status(404), methodNotFoundHere), Suspect, "it may be the method that is unknown, not the session"},
+	{conds(status(404, 410)), Gone, "the server does not know the session"},
+	{conds(status(400, 401, 409)), Suspect, "some servers answer a forgotten session so"},
+	{conds(either(status(403, 405, 429), serverError)), NoSignal, "refused for a reason that has nothing to do with sessions"},
+	{conds(unmatchedError), Suspect, "an error for no request may be about the session"},
+	{nil, NoSignal, "nothing points at the session"},
+}
+
+// modernSignals: 2026-07-28 basic/transports/streamable-http, Backward
+// Compatibility: a modern server answers these statuses with a JSON-RPC error.
+var modernSignals = []signal{
+	{
+		conds(on(RequestPOST), status(400, 404, 405), not(anyError)),
+		Suspect, "no modern server answers so: another era may have moved in",
+	},
+	{nil, NoSignal, "modern requests carry no session, and this is an answer"},
+}
+
+var pingSignals = []signal{
+	{conds(either(both(success, ownAnswer), methodNotFoundHere)), Alive, "the session answered the ping"},
+	{conds(status(404, 410, 400, 401, 409)), Gone, "the ping was refused too"},
+	{nil, NoSignal, "the ping neither failed nor was answered as by a forgotten session"},
+}
+
+// discoverSignals: 401, 403, 429, 5xx and silence never change an era; anything
+// else that is not modern identifies a legacy server (2026-07-28
+// basic/versioning, Backward Compatibility).
+var discoverSignals = []signal{
+	{conds(success, discovered), Alive, "the server answered as a modern one"},
+	{conds(modernError), Alive, "only a modern server knows this error"},
+	{
+		conds(either(status(0, 401, 403, 429), serverError)),
+		NoSignal, "no answer that tells an era",
+	},
+	{nil, Gone, "the server gives no modern answer any more"},
+}
+
+func conds(c ...Cond[seen]) []Cond[seen] { return c }
+
+func on(x Exchange) Cond[seen] {
+	return Cond[seen]{x.String(), func(s seen) bool { return s.Exchange == x }}
+}
+
+func status(codes ...int) Cond[seen] {
+	names := make([]string, len(codes))
+	for i, c := range codes {
+		names[i] = fmt.Sprint(c)
+		if c == 0 {
+			names[i] = "no answer"
+		}
+	}
+	return Cond[seen]{strings.Join(names, " or "), func(s seen) bool { return slices.Contains(codes, s.Status) }}
+}
+
+var (
+	success     = Cond[seen]{"2xx", func(s seen) bool { return s.Status/100 == 2 }}
+	serverError = Cond[seen]{"5xx", func(s seen) bool { return s.Status/100 == 5 }}
+
+	isLegacyEra = Cond[seen]{"legacy", func(s seen) bool { return s.Era == Legacy }}
+	issued      = Cond[seen]{"the issued session", func(s seen) bool { return s.Issued }}
+	wasOpened   = Cond[seen]{"had been open", func(s seen) bool { return s.Opened }}
+
+	anyError  = Cond[seen]{"a JSON-RPC error", func(s seen) bool { return s.answer.err }}
+	ownAnswer = Cond[seen]{"a JSON-RPC answer naming its id", func(s seen) bool {
+		return (s.answer.err || s.answer.result != nil) && sameID(s.answer.id, s.ID)
+	}}
+	unmatchedError = Cond[seen]{"a JSON-RPC error that names no request", func(s seen) bool {
+		return s.answer.err && !sameID(s.answer.id, s.ID)
+	}}
+	methodNotFoundHere = Cond[seen]{"-32601 naming its id", func(s seen) bool {
+		return s.answer.err && s.answer.code == codeMethodNotFound && sameID(s.answer.id, s.ID)
+	}}
+	discovered = Cond[seen]{"a DiscoverResult naming its id", func(s seen) bool {
+		result, twice, err := fields(s.answer.result)
+		if err != nil || twice || !sameID(s.answer.id, s.ID) {
+			return false
+		}
+		var versions []string
+		return json.Unmarshal(result["supportedVersions"], &versions) == nil && len(versions) > 0
+	}}
+	modernError = Cond[seen]{"-32020, -32021 or -32022 naming its id or none", func(s seen) bool {
+		switch s.answer.code {
+		case codeHeaderMismatch, codeMissingCapability, codeUnsupportedVersion:
+			return s.answer.err && (absent(s.answer.id) || sameID(s.answer.id, s.ID))
+		}
+		return false
+	}}
+)
