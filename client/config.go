@@ -1,0 +1,194 @@
+package client
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/segmentio/encoding/json"
+
+	"github.com/respawn-mcp/respawn/client/internal/engine"
+	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/policy"
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// The defaults of [Config].
+const (
+	// DefaultStartTimeout is long because a first start may install the server
+	// (npx -y, uvx): minutes are normal, and giving up too early starts over.
+	DefaultStartTimeout = 120 * time.Second
+	// DefaultProbeTimeout is how long a legacy server may stay silent on the era
+	// probe before initialize follows (2026-07-28, stdio, Backward Compatibility).
+	DefaultProbeTimeout = 5 * time.Second
+	// DefaultDrainTimeout is how long Close lets calls in flight finish.
+	DefaultDrainTimeout = 5 * time.Second
+	// DefaultRequestTimeout ends a call without progress (2025-11-25, lifecycle,
+	// Timeouts: implementations SHOULD establish timeouts for all requests).
+	DefaultRequestTimeout = 60 * time.Second
+	// DefaultMaxRequestTimeout ends a call in any case (same section: a maximum
+	// SHOULD always be enforced, regardless of progress).
+	DefaultMaxRequestTimeout = 600 * time.Second
+	// DefaultMaxHeld and DefaultMaxHeldBytes bound what waits for a server.
+	DefaultMaxHeld      = 1024
+	DefaultMaxHeldBytes = 64 << 20
+)
+
+// The protocol versions that this client speaks, preferred first.
+var (
+	modernVersions = []string{"2026-07-28"}
+	legacyVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+)
+
+// Config says how a [Client] behaves. The zero value, and nil, work. A duration
+// of 0 means the default, a negative one means none.
+type Config struct {
+	// Budget says how many deaths are forgiven. Default: policy.Contract() for a
+	// process, policy.Unlimited() over HTTP.
+	Budget policy.Budget
+	// Retry says what becomes of a lost request. Default: policy.DefaultRules().
+	Retry policy.Rules
+	// RetryLost sends requests that only read state again, to the replacement,
+	// under their original id and deadline. tools/call never is. Default: off.
+	RetryLost bool
+	// WaitForReady holds calls made while nobody serves, until somebody does or
+	// their deadline is over, instead of refusing them. Default: off.
+	WaitForReady bool
+
+	StartTimeout      time.Duration // from the start of a server to its first answer; 120 s
+	ProbeTimeout      time.Duration // silence on the era probe that means legacy; 5 s
+	DrainTimeout      time.Duration // from Close to the end of calls in flight; 5 s
+	RequestTimeout    time.Duration // without progress; 60 s
+	MaxRequestTimeout time.Duration // whatever the progress; 600 s, and never less than RequestTimeout
+
+	MaxHeld      int   // calls that may wait for a server; 1,024
+	MaxHeldBytes int64 // ... and their bytes; 64 MiB
+
+	// Info names this client to the server. Default: respawn and its version.
+	Info *mcp.Implementation
+
+	// Clock is the source of time. Default: the real one. A clock.Mock only works
+	// inside a testing/synctest bubble.
+	Clock clock.Clock
+	// Logger hears what was survived. Default: slog.Default().
+	Logger *slog.Logger
+
+	// The callbacks run one after the other, in the order of what they tell, on a
+	// goroutine of their own and under no lock; Close may be called from one. A
+	// panic in one goes to Logger.
+
+	OnTransition   func(fsm.Transition) // each change of state
+	OnEnd          func(Ended)          // each close of an incarnation or of a promise
+	OnReconnect    func(Reconnect)      // each replacement that serves
+	OnNotification func(Notification)   // what no call and no subscription takes
+}
+
+// Ended reports one close: an incarnation ended, or (Withdrawn) the promise of
+// one was taken back by Close.
+type Ended struct {
+	Gen       uint64         // which incarnation, from 1
+	Cause     error          // why; ErrClosed after Close
+	Uptime    time.Duration  // how long it served; 0 if it never did
+	Verdict   policy.Verdict // what the budget said; zero after Close
+	Restarts  int            // restarts promised so far, this one included
+	Withdrawn bool
+}
+
+// Reconnect reports that a replacement serves.
+type Reconnect struct {
+	Generation uint64        // which incarnation serves now
+	Cause      error         // of the ending before
+	Downtime   time.Duration // from that ending to now
+	Retried    int           // requests sent again that the old one may have seen
+	Changed    []string      // of "era", "version", "serverInfo", "capabilities"
+}
+
+// Notification is one notification of the server.
+type Notification struct {
+	Method     string
+	Params     json.RawMessage // nil if it had none
+	Generation uint64          // the incarnation that sent it
+}
+
+func (cfg *Config) options(f transports.Factory) (engine.Options, error) {
+	o := engine.Options{
+		Factory: f, Budget: cfg.Budget, Rules: cfg.Retry,
+		RetryLost: cfg.RetryLost, WaitForReady: cfg.WaitForReady,
+		StartTimeout: duration(cfg.StartTimeout, DefaultStartTimeout),
+		ProbeTimeout: duration(cfg.ProbeTimeout, DefaultProbeTimeout),
+		DrainTimeout: duration(cfg.DrainTimeout, DefaultDrainTimeout),
+		MaxHeld:      cfg.MaxHeld, MaxHeldBytes: cfg.MaxHeldBytes,
+		Clock: cfg.Clock, Logger: cfg.Logger,
+		OnTransition: cfg.OnTransition,
+	}
+	o.RequestTimeout, o.MaxRequestTimeout = timeouts(cfg.RequestTimeout, cfg.MaxRequestTimeout,
+		DefaultRequestTimeout, DefaultMaxRequestTimeout)
+	if o.Budget == nil {
+		o.Budget = policy.Contract()
+		if f.Shape == transports.Posts {
+			o.Budget = policy.Unlimited()
+		}
+	}
+	if f.Shape == transports.Posts { // one process needs no jitter, many clients of one server do
+		o.Rand = rand.Float64
+	}
+	if o.MaxHeld == 0 {
+		o.MaxHeld = DefaultMaxHeld
+	}
+	if o.MaxHeldBytes == 0 {
+		o.MaxHeldBytes = DefaultMaxHeldBytes
+	}
+	if o.Clock == nil {
+		o.Clock = clock.New()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if cfg.OnEnd != nil {
+		o.OnEnd = func(e engine.Ended) {
+			cfg.OnEnd(Ended{e.Gen, public(e.Cause), e.Uptime, e.Verdict, e.Restarts, e.Withdrawn})
+		}
+	}
+	if cfg.OnReconnect != nil {
+		o.OnReconnect = func(r engine.Reconnect) {
+			cfg.OnReconnect(Reconnect{r.Generation, public(r.Cause), r.Downtime, r.Retried, r.Changed})
+		}
+	}
+	var err error
+	o.Hello, err = cfg.hello()
+	return o, err
+}
+
+func (cfg *Config) hello() (engine.Hello, error) {
+	info := cfg.Info
+	if info == nil {
+		info = &mcp.Implementation{Name: "respawn", Version: "0.1.0"}
+	}
+	raw, err := json.Marshal(info)
+	return engine.Hello{
+		Info: raw, Capabilities: json.RawMessage("{}"),
+		Modern: modernVersions, Legacy: legacyVersions,
+	}, err
+}
+
+// duration is d, or its default for 0, or 0 for none.
+func duration(d, def time.Duration) time.Duration {
+	switch {
+	case d == 0:
+		return def
+	case d < 0:
+		return 0
+	}
+	return d
+}
+
+// timeouts resolves an idle timeout and a ceiling, which is never the smaller.
+func timeouts(idle, ceiling, defIdle, defCeiling time.Duration) (time.Duration, time.Duration) {
+	idle, ceiling = duration(idle, defIdle), duration(ceiling, defCeiling)
+	if ceiling > 0 {
+		ceiling = max(idle, ceiling)
+	}
+	return idle, ceiling
+}

@@ -1,0 +1,196 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/respawn-mcp/respawn/client/internal/engine"
+)
+
+// Outcome says what became of a request.
+type Outcome uint8
+
+const (
+	// OutcomeUnknown: the request may have run. Check before making it again.
+	OutcomeUnknown Outcome = iota
+	// NotExecuted: the request provably never ran. Making it again is safe.
+	NotExecuted
+	// Answered: the server answered, with a result or with an error of its own.
+	Answered
+)
+
+// String returns the outcome in words.
+func (o Outcome) String() string {
+	return [...]string{"outcome unknown", "not executed", "answered"}[o]
+}
+
+// OutcomeOf says what became of the request whose call returned err: Answered for
+// nil, for a [*PeerError] and for an answer that could not be decoded; what a
+// [*LostError] says; NotExecuted for an error that this package returns before it
+// sends anything; OutcomeUnknown for every other error.
+func OutcomeOf(err error) Outcome {
+	lost, invalid, peer, decode := new(LostError), new(InvalidRequestError), new(PeerError), new(DecodeError)
+	switch {
+	case err == nil, errors.As(err, &decode):
+		return Answered
+	case errors.As(err, &lost):
+		return lost.Outcome
+	case errors.As(err, &invalid):
+		return NotExecuted
+	case errors.As(err, &peer):
+		return Answered
+	}
+	return OutcomeUnknown
+}
+
+// ErrClosed is the cause of whatever ends because of [Client.Close].
+var ErrClosed = errors.New("client: closed")
+
+// LostError is how every request ends that gets no answer. Cause is why: an
+// [*ExhaustedError], [ErrClosed], [*NotServingError], [*TimeoutError], an error of
+// the caller's context, or the cause of the server's death.
+type LostError struct {
+	Method  string
+	Outcome Outcome
+	Cause   error
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("client: %s got no answer (%s): %v", e.Method, e.Outcome, e.Cause)
+}
+
+func (e *LostError) Unwrap() error { return e.Cause }
+
+// ExhaustedError says that the budget is spent: no server will follow.
+type ExhaustedError struct {
+	Restarts int   // restarts that were granted before
+	Last     error // the cause of the last ending
+}
+
+func (e *ExhaustedError) Error() string {
+	return fmt.Sprintf("client: the server ended and is not started again after %d restarts: %v", e.Restarts, e.Last)
+}
+
+func (e *ExhaustedError) Unwrap() error { return e.Last }
+
+// NotServingError says that nobody serves at the moment.
+type NotServingError struct {
+	RetryAt time.Time // when a call may find a server again; zero: not known
+	Cause   error     // nil, or what else was in the way
+}
+
+func (e *NotServingError) Error() string {
+	if e.Cause != nil {
+		return "client: no server is serving: " + e.Cause.Error()
+	}
+	return "client: no server is serving"
+}
+
+func (e *NotServingError) Unwrap() error { return e.Cause }
+
+// TimeoutError says that a bound of this client ended a wait.
+type TimeoutError struct {
+	What  string // "request", or "start-up"
+	After time.Duration
+	Idle  bool // no progress for so long, rather than no answer
+}
+
+func (e *TimeoutError) Error() string {
+	if e.Idle {
+		return fmt.Sprintf("client: %s: nothing heard for %s", e.What, e.After)
+	}
+	return fmt.Sprintf("client: %s: not over after %s", e.What, e.After)
+}
+
+// Timeout tells package net's convention that this is a timeout.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// PeerError is a JSON-RPC error that the server sent. No error of this package's
+// own is ever one, and the server can't forge any other.
+type PeerError struct {
+	Code    int64
+	Message string
+	Data    json.RawMessage // nil if there was none
+}
+
+func (e *PeerError) Error() string {
+	return fmt.Sprintf("client: the server answered with an error: %s (code %d)", e.Message, e.Code)
+}
+
+// VersionError says that the two sides have no protocol version in common.
+type VersionError struct{ Ours, Theirs []string }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("client: no common protocol version: this client speaks %v, the server %v", e.Ours, e.Theirs)
+}
+
+// OpeningError says which exchange of an opening failed.
+type OpeningError struct {
+	Method string
+	Err    error
+}
+
+func (e *OpeningError) Error() string {
+	return fmt.Sprintf("client: opening exchange: %s: %v", e.Method, e.Err)
+}
+func (e *OpeningError) Unwrap() error { return e.Err }
+
+// InvalidRequestError says that a request can't be sent as it is.
+type InvalidRequestError struct {
+	Method string
+	Err    error
+}
+
+func (e *InvalidRequestError) Error() string { return fmt.Sprintf("client: %s: %v", e.Method, e.Err) }
+func (e *InvalidRequestError) Unwrap() error { return e.Err }
+
+// DecodeError says that an answer came and is not what its method promises.
+type DecodeError struct {
+	Method string
+	Err    error
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("client: the answer to %s can't be decoded: %v", e.Method, e.Err)
+}
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// lost turns the engine's failure of a request into the documented error.
+func lost(f *engine.Failure) error {
+	if f.Kind == engine.KindInvalid {
+		return &InvalidRequestError{Method: f.Method, Err: f.Cause}
+	}
+	return &LostError{Method: f.Method, Outcome: Outcome(f.Outcome), Cause: public(f)}
+}
+
+// public turns an error of the engine, and what it wraps, into documented ones.
+func public(err error) error {
+	switch e := err.(type) {
+	case *engine.Failure:
+		switch e.Kind {
+		case engine.KindExhausted:
+			return &ExhaustedError{Restarts: e.Restarts, Last: public(e.Cause)}
+		case engine.KindClosed:
+			return ErrClosed
+		case engine.KindNotServing:
+			return &NotServingError{RetryAt: e.RetryAt, Cause: e.Cause}
+		case engine.KindTimeout:
+			return &TimeoutError{What: "request", After: e.After, Idle: e.Idle}
+		}
+		return public(e.Cause)
+	case *engine.OpeningError:
+		return &OpeningError{Method: e.Method, Err: public(e.Err)}
+	case *engine.StartTimeoutError:
+		return &TimeoutError{What: "start-up", After: e.After}
+	case *engine.VersionError:
+		return &VersionError{Ours: e.Ours, Theirs: e.Theirs}
+	case *engine.RPCError:
+		return &PeerError{Code: e.Code, Message: e.Message, Data: e.Data}
+	}
+	if errors.Is(err, engine.ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}

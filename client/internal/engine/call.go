@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/benbjohnson/clock"
+)
+
+// Request is one request or notification to send.
+type Request struct {
+	Method string
+	Params json.RawMessage // a JSON object; nil means {}
+	Header http.Header     // the caller's own; a pipe ignores them
+	Notify bool            // no answer is expected
+
+	Wait        bool          // hold it while nobody serves
+	Idle        time.Duration // ends it without progress; 0 never
+	Ceiling     time.Duration // ends it in any case; 0 never
+	Progress    func(Progress)
+	uncancelled bool // MUST NOT be cancelled on the wire (initialize)
+}
+
+// Progress is one progress notification of a request.
+type Progress struct {
+	Progress float64  `json:"progress"`
+	Total    *float64 `json:"total"`
+	Message  string   `json:"message"`
+}
+
+// Reply is the peer's answer: Err, or else Result. Gen is who gave it.
+type Reply struct {
+	Result json.RawMessage
+	Err    *RPCError
+	Gen    uint64
+}
+
+// phase is where a call is. Who may end it depends on it, see table.
+type phase uint8
+
+const (
+	parked  phase = iota // never sent, waits for the gate
+	held                 // given to an incarnation that ended, to be sent again
+	sending              // Send is running; its caller decides what comes next
+	sent                 // taken by the transport
+	over                 // answered, failed or being failed
+)
+
+// call is one request of this side. Everything below the line is guarded by the
+// table's mutex; reply and fail are read only after done is closed.
+type call struct {
+	Request
+	serial uint64 // order of creation
+	id     string // the wire id's JSON text; of a notification, never on the wire
+	opened *incarnation
+	done   chan struct{}
+	news   chan struct{} // holds a token while progress may be non-empty
+
+	// ----
+	phase    phase
+	inc      *incarnation // whom it was given to last
+	ref      uint64       // the attempt
+	unsent   bool         // nothing of that attempt was written
+	wrote    bool         // something of an earlier attempt may have been
+	deaths   int
+	stopped  *Failure // phase sending: what Send's caller must do afterwards
+	lost     bool     // phase sending: the incarnation ended meanwhile
+	progress []Progress
+	idleAt   time.Time
+	ceilAt   time.Time
+	timer    *clock.Timer
+
+	reply Reply
+	fail  *Failure
+}
+
+// maxProgress bounds the progress notifications that wait for a slow callback;
+// beyond it the oldest go, since each one supersedes those before it.
+const maxProgress = 1024
+
+func (c *call) size() int64 { return int64(len(c.Params)) + 256 } // 256: about what the rest takes

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+
+	"github.com/segmentio/encoding/json"
+)
+
+// maxDepth is how deeply a frame may nest. The parser recurses, and a Go stack
+// overflow can't be recovered, so a line of 2 MiB of "[" must not reach it. No
+// real message comes near; the official SDK stops at 1,000.
+const maxDepth = 1024
+
+// envelope is the part of a message that the engine reads. The values are spans
+// of the frame.
+type envelope struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  *string         `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
+}
+
+type messageKind uint8
+
+const (
+	malformed messageKind = iota
+	response
+	notification
+	request
+)
+
+var (
+	errDepth    = errors.New("nested too deeply")
+	errTrailing = errors.New("bytes after the message")
+)
+
+// parse reads an envelope without copying. Field names match by case.
+func parse(frame []byte, env *envelope) error {
+	if tooDeep(frame) {
+		return errDepth
+	}
+	rest, err := json.Parse(frame, env, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimLeft(rest, " \t\r\n")) != 0 {
+		return errTrailing
+	}
+	return nil
+}
+
+// kind says what a parsed message is. A null id is no id (JSON-RPC 2.0, section
+// 5); both a result and an error, or neither, is no answer.
+func (env *envelope) kind() messageKind {
+	if env.Version != "2.0" {
+		return malformed
+	}
+	hasID := len(env.ID) > 0 && !bytes.Equal(env.ID, null)
+	hasError := len(env.Error) > 0 && !bytes.Equal(env.Error, null)
+	switch {
+	case env.Method != nil && hasID:
+		return request
+	case env.Method != nil:
+		return notification
+	case hasID && (len(env.Result) > 0) != hasError:
+		return response
+	}
+	return malformed
+}
+
+var null = []byte("null")
+
+// tooDeep reports nesting beyond maxDepth. Counting the openers first is fast
+// and almost always enough; only then are strings told apart.
+func tooDeep(b []byte) bool {
+	if bytes.Count(b, []byte{'{'})+bytes.Count(b, []byte{'['}) <= maxDepth {
+		return false
+	}
+	depth, inString := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// looseID rewrites an id that some servers echo in another type ("5", 5.0, 5e0
+// for 5) as the integer it means, or returns "".
+func looseID(raw []byte) string {
+	text := string(raw)
+	if s, err := strconv.Unquote(text); err == nil {
+		text = s
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f < 0 || f >= 1<<53 || f != float64(uint64(f)) {
+		return ""
+	}
+	return strconv.FormatUint(uint64(f), 10)
+}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAMessageIsWhatItsFieldsSay(t *testing.T) {
+	for _, tt := range []struct {
+		frame string
+		want  messageKind
+		err   bool
+	}{
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{}}`, want: response},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":null}`, want: response},
+		{frame: `{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"m"}}`, want: response},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, want: response},
+		{frame: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, want: request},
+		{frame: `{"jsonrpc":"2.0","method":"x","params":{}}`, want: notification},
+		{frame: `{"jsonrpc":"2.0","id":null,"method":"x"}`, want: notification},
+		{frame: `{"jsonrpc":"2.0","id":1}`, want: malformed},
+		{frame: `{"jsonrpc":"2.0","id":1,"error":null}`, want: malformed},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`, want: malformed},
+		{frame: `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}`, want: malformed},
+		{frame: `{"jsonrpc":"1.0","id":1,"result":{}}`, want: malformed},
+		{frame: `{"id":1,"result":{}}`, want: malformed},
+		{frame: `{"jsonrpc":"2.0","ID":1,"Result":{}}`, want: malformed},
+		{frame: `{"level":"info"}`, want: malformed},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{}} x`, err: true},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{}}{}`, err: true},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{}}` + " \t\r", want: response},
+		{frame: `{"jsonrpc":"2.0","id":1,`, err: true},
+		{frame: `{"jsonrpc":2,"id":1,"result":{}}`, err: true},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 2<<20), err: true},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 1023) + strings.Repeat("]", 1023) + `}`, want: response},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 1024) + strings.Repeat("]", 1024) + `}`, err: true},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat(`[\"`, 5000) + `"}`, want: response},
+	} {
+		var env envelope
+		err := parse([]byte(tt.frame), &env)
+		if (err != nil) != tt.err {
+			t.Errorf("%.60s: error %v", tt.frame, err)
+		} else if err == nil && env.kind() != tt.want {
+			t.Errorf("%.60s: kind %d, want %d", tt.frame, env.kind(), tt.want)
+		}
+	}
+}
+
+func TestB104_IDsSpelledDifferentlyMeanTheirInteger(t *testing.T) {
+	for raw, want := range map[string]string{
+		`5`: "5", `"5"`: "5", `5.0`: "5", `5e0`: "5", `"5.0"`: "5", `0`: "0",
+		`5.5`: "", `"five"`: "", `-5`: "", `null`: "", ``: "", `9007199254740993`: "", `1e300`: "", `"NaN"`: "", `"Inf"`: "",
+	} {
+		if got := looseID([]byte(raw)); got != want {
+			t.Errorf("%s means %q, want %q", raw, got, want)
+		}
+	}
+}
+
+func TestAFrameIsComposedFromWhatIsNew(t *testing.T) {
+	meta := `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
+	for _, tt := range []struct{ name, params, meta, token, want string }{
+		{"no params", ``, ``, ``, `{"jsonrpc":"2.0","id":7,"method":"m","params":{}}`},
+		{"null params", ` null `, ``, ``, `{"jsonrpc":"2.0","id":7,"method":"m","params":{}}`},
+		{"untouched", `{"b":1.50,"a":2}`, ``, ``, `{"jsonrpc":"2.0","id":7,"method":"m","params":{"b":1.50,"a":2}}`},
+		{"meta into nothing", `{ }`, meta, ``, `{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{` + meta + `}}}`},
+		{"meta first", `{"b":1.50}`, meta, ``, `{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{` + meta + `},"b":1.50}}`},
+		{"a token too", `{"b":1}`, meta, `7`, `{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{` + meta + `,"progressToken":7},"b":1}}`},
+		{"a token alone", `{"b":1}`, ``, `7`, `{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{"progressToken":7},"b":1}}`},
+		{
+			"merged with the caller's own", `{"b":1.50,"_meta":{"x":[1],"io.modelcontextprotocol/protocolVersion":"forged"}}`, meta, ``,
+			`{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{` + meta + `,"x":[1]},"b":1.50}}`,
+		},
+		{"a null meta", `{"_meta":null}`, meta, ``, `{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{` + meta + `}}}`},
+		{"_meta further down", `{"a":{"_meta":1}}`, meta, ``, `{"jsonrpc":"2.0","id":7,"method":"m","params":{"_meta":{` + meta + `},"a":{"_meta":1}}}`},
+	} {
+		got, err := appendFrame(nil, "7", "m", []byte(tt.params), []byte(tt.meta), tt.token)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+	for _, params := range []string{`[]`, `7`, `"x"`, `{"_meta":7}`} {
+		if got, err := appendFrame(nil, "7", "m", []byte(params), []byte(meta), ""); err == nil {
+			t.Errorf("params %s became %s", params, got)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"a":[1,2,{"b":"\u0000"}]}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","method":"x","params":{"_meta":{}}}`))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		var env envelope
+		if parse(frame, &env) != nil {
+			return
+		}
+		env.kind()
+		looseID(env.ID)
+		traits(env.Params)
+		if len(env.Params) > 0 && env.Params[0] == '{' {
+			if _, err := appendFrame(nil, "1", "m", env.Params, []byte(`"k":1`), "1"); err == nil && env.kind() == malformed {
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Outcome says what may have become of a request.
+type Outcome uint8
+
+const (
+	OutcomeUnknown Outcome = iota // it may have run
+	NotExecuted                   // it provably never ran
+	Answered                      // a result or a peer's error arrived
+)
+
+// Kind says why a request ended without an answer.
+type Kind uint8
+
+const (
+	KindDied       Kind = iota // the incarnation ended
+	KindNotServing             // nobody serves, or too much waits already
+	KindExhausted              // no incarnation will follow
+	KindClosed                 // the owner closed
+	KindTimeout                // idle or ceiling
+	KindCaller                 // the caller's context ended
+	KindFull                   // the transport's queue is full
+	KindInvalid                // the request can't be sent as it is
+)
+
+var kindNames = [...]string{
+	"the server went away", "no server is serving", "no server will follow",
+	"closed", "timed out", "the caller gave up", "too much is queued", "invalid request",
+}
+
+// Failure is how a request, or the engine itself, ends without an answer.
+type Failure struct {
+	Kind     Kind
+	Method   string
+	Outcome  Outcome
+	Gen      uint64    // of the incarnation it was given to; 0: none
+	Restarts int       // KindExhausted: respawns promised before
+	RetryAt  time.Time // KindNotServing: the earliest use that may help; zero: unknown
+	Idle     bool      // KindTimeout: no progress, rather than the ceiling
+	After    time.Duration
+	Cause    error
+}
+
+func (f *Failure) Error() string {
+	if f.Cause == nil {
+		return "engine: " + kindNames[f.Kind]
+	}
+	return fmt.Sprintf("engine: %s: %v", kindNames[f.Kind], f.Cause)
+}
+
+func (f *Failure) Unwrap() error { return f.Cause }
+
+// RPCError is a JSON-RPC error object that the peer sent.
+type RPCError struct {
+	Code    int64           `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
+
+// VersionError says that the two sides have no protocol version in common. It is
+// permanent: the same server will say the same again.
+type VersionError struct{ Ours, Theirs []string }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("no common protocol version: this side speaks %v, the server %v", e.Ours, e.Theirs)
+}
+
+// Permanent tells policy not to try again.
+func (e *VersionError) Permanent() bool { return true }
+
+// OpeningError says which exchange of an opening failed.
+type OpeningError struct {
+	Method string
+	Err    error
+}
+
+func (e *OpeningError) Error() string { return "opening exchange: " + e.Method + ": " + e.Err.Error() }
+func (e *OpeningError) Unwrap() error { return e.Err }
+
+// StartTimeoutError says that an incarnation did not serve in time.
+type StartTimeoutError struct{ After time.Duration }
+
+func (e *StartTimeoutError) Error() string {
+	return fmt.Sprintf("start-up: the server did not serve within %s", e.After)
+}
+
+var (
+	ErrClosed   = errors.New("closed by its owner") // the cause of what ends by Close
+	errFactory  = errors.New("the factory returned no transport")
+	errHeldFull = errors.New("too many requests wait already")
+)

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// incarnation is one life of the peer: a transport, and what it says of itself.
+type incarnation struct {
+	e          *Engine
+	gen        uint64
+	era        Era // to try first
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	startTimer timer
+
+	tr       transports.Transport // set before Ready
+	ready    atomic.Bool
+	returned atomic.Bool // Serve is over; what still comes is dropped
+	probing  atomic.Bool // the era is unknown and only the probe was sent
+	speaks   atomic.Uint32
+	servedAt time.Time // the loop's own
+	session  *Session  // set before the gate opens
+}
+
+// timer is a clock.Timer that may be absent.
+type timer struct{ t *clock.Timer }
+
+func (t timer) stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+}
+
+func newIncarnation(e *Engine, gen uint64, era Era) *incarnation {
+	inc := &incarnation{e: e, gen: gen, era: era}
+	inc.ctx, inc.cancel = context.WithCancelCause(context.Background())
+	inc.speaks.Store(uint32(era))
+	if d := e.StartTimeout; d > 0 {
+		inc.startTimer.t = e.Clock.AfterFunc(d, func() { inc.cancel(&StartTimeoutError{After: d}) })
+	}
+	return inc
+}
+
+// serve runs the transport and posts its end, whatever the end is.
+func (inc *incarnation) serve() {
+	cause := inc.run()
+	inc.returned.Store(true)
+	inc.e.inbox.post(evEnded{inc: inc, cause: cause, at: inc.e.Clock.Now()})
+}
+
+func (inc *incarnation) run() (cause error) {
+	defer func() {
+		if p := recover(); p != nil {
+			inc.e.panicked(p)
+			cause = fmt.Errorf("the transport panicked: %v", p)
+		}
+	}()
+	if inc.tr = inc.e.Factory.New(); inc.tr == nil {
+		return errFactory
+	}
+	return inc.tr.Serve(inc.ctx, inc.emit)
+}
+
+// emit takes one fact. It runs on the transport's goroutines and does not block.
+func (inc *incarnation) emit(ev transports.Event) {
+	e := inc.e
+	if inc.returned.Load() {
+		e.Counters.Stale.Add(1)
+		return
+	}
+	switch ev := ev.(type) {
+	case transports.Message:
+		inc.message(ev.Frame)
+	case transports.Sent:
+		e.sent(ev.Ref)
+	case transports.Unsent:
+		e.unsent(ev.Ref)
+	case transports.Ready:
+		if !inc.ready.Swap(true) {
+			e.inbox.post(evReady{inc})
+		}
+	case transports.Diagnostic:
+		e.Logger.Debug("the server wrote to stderr", "peer", e.Factory.Label, "gen", inc.gen, "line", ev.Line)
+	case transports.Noise:
+		e.Counters.Noise.Add(uint64(ev.Bytes))
+		e.Logger.Debug("noise on the server's stdout", "peer", e.Factory.Label, "gen", inc.gen, "bytes", ev.Bytes, "sample", ev.Sample)
+	}
+}
+
+// open runs the opening exchange. If that fails by what the peer said, the
+// incarnation must end; if it got no answer, its end is under way already and has
+// a better cause.
+func (inc *incarnation) open() {
+	session, err := inc.openingExchange(inc.ctx)
+	if f := new(Failure); err != nil && !(errors.As(err, &f) && f.Kind <= KindClosed) {
+		inc.cancel(err)
+	}
+	if err != nil {
+		session = nil
+	}
+	inc.session = session
+	inc.e.inbox.post(evOpened{inc: inc, session: session})
+}

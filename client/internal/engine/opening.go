@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/segmentio/encoding/json"
+
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// Era is the kind of protocol that a peer speaks (2026-07-28, basic/versioning,
+// Terminology).
+type Era uint8
+
+const (
+	Unknown Era = iota
+	Legacy      // an initialize handshake
+	Modern      // metadata on each request
+)
+
+// Session is what an incarnation said of itself in its opening exchange.
+type Session struct {
+	Era          Era
+	Version      string
+	Info         json.RawMessage // an Implementation; nil if it did not say
+	Capabilities json.RawMessage
+	Instructions string
+
+	meta []byte // the inside of _meta of requests to it
+}
+
+// differs names what a replacement says differently.
+func (s *Session) differs(before *Session) []string {
+	if before == nil {
+		return nil
+	}
+	var what []string
+	for _, f := range []struct {
+		name string
+		same bool
+	}{
+		{"era", s.Era == before.Era},
+		{"version", s.Version == before.Version},
+		{"serverInfo", string(s.Info) == string(before.Info)},
+		{"capabilities", string(s.Capabilities) == string(before.Capabilities)},
+	} {
+		if !f.same {
+			what = append(what, f.name)
+		}
+	}
+	return what
+}
+
+// The errors that only a modern server sends (2026-07-28, basic/index, Error
+// codes): one of them on the probe says that the server is modern.
+const (
+	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
+	codeUnsupportedVersion = -32022
+)
+
+func modernError(e *RPCError) bool {
+	return e != nil && e.Code <= codeHeaderMismatch && e.Code >= codeUnsupportedVersion
+}
+
+// errNotModern says that an answer to server/discover came from a legacy server.
+var errNotModern = errors.New("the server is not modern")
+
+// openingExchange finds the era, unless an earlier incarnation told it, and
+// agrees on a version. A cached era that fails by an answer is given up for the
+// other one, once (2026-07-28, basic/versioning).
+func (inc *incarnation) openingExchange(ctx context.Context) (*Session, error) {
+	switch inc.era {
+	case Modern:
+		s, err := inc.discover(ctx, inc.ask(methodDiscover, inc.discoverParams("")), false)
+		if errors.Is(err, errNotModern) {
+			return inc.initialize(ctx, "")
+		}
+		return s, err
+	case Legacy:
+		s, err := inc.initialize(ctx, "")
+		if answered := new(RPCError); errors.As(err, &answered) {
+			if s, err := inc.discover(ctx, inc.ask(methodDiscover, inc.discoverParams("")), false); err == nil {
+				return s, nil
+			}
+		}
+		return s, err
+	}
+	return inc.probe(ctx)
+}
+
+const (
+	methodDiscover   = "server/discover"
+	methodInitialize = "initialize"
+)
+
+// probe asks a peer of unknown era for server/discover and falls back to
+// initialize on any answer that is not modern, or on silence. The probe stays
+// pending: a slow modern server answers it before it refuses initialize.
+func (inc *incarnation) probe(ctx context.Context) (*Session, error) {
+	inc.probing.Store(true)
+	probe := inc.ask(methodDiscover, inc.discoverParams(""))
+	silence, stop := inc.e.alarm(inc.e.ProbeTimeout)
+	defer stop()
+	select {
+	case <-probe.done:
+		inc.probing.Store(false)
+		s, err := inc.discover(ctx, probe, false)
+		if errors.Is(err, errNotModern) {
+			return inc.initialize(ctx, "")
+		}
+		return s, err
+	case <-silence:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	inc.probing.Store(false)
+	s, err := inc.initialize(ctx, "")
+	if answered := new(RPCError); err == nil || !errors.As(err, &answered) {
+		inc.e.drop(probe, &Failure{Kind: KindCaller}, "")
+		return s, err
+	}
+	late, stop := inc.e.alarm(inc.e.ProbeTimeout)
+	defer stop()
+	select {
+	case <-probe.done:
+		if s, err := inc.discover(ctx, probe, false); !errors.Is(err, errNotModern) {
+			return s, err
+		}
+	case <-late:
+		inc.e.drop(probe, &Failure{Kind: KindCaller}, "")
+	case <-ctx.Done():
+	}
+	return nil, err
+}
+
+// ask sends a request of the opening exchange past the gate. Nothing of an
+// opening is ever cancelled on the wire: initialize must not be (2025-11-25,
+// cancellation), and a probe that is late may still be of use.
+func (inc *incarnation) ask(method string, params json.RawMessage) *call {
+	e := inc.e
+	c := &call{
+		Request: Request{Method: method, Params: params, uncancelled: true},
+		opened:  inc, done: make(chan struct{}),
+	}
+	t := e.calls
+	t.mu.Lock()
+	e.number(c)
+	t.give(c, inc, e.ref())
+	t.mu.Unlock()
+	e.send(c, inc)
+	return c
+}
+
+// answerTo waits for the answer to a request of the opening exchange.
+func (inc *incarnation) answerTo(ctx context.Context, c *call) (json.RawMessage, error) {
+	reply, fail := inc.e.await(ctx, c)
+	switch {
+	case fail != nil:
+		return nil, fail
+	case reply.Err != nil:
+		return nil, &OpeningError{Method: c.Method, Err: reply.Err}
+	}
+	return reply.Result, nil
+}
+
+func (inc *incarnation) discoverParams(version string) json.RawMessage {
+	h := inc.e.Hello
+	if version == "" && len(h.Modern) > 0 {
+		version = h.Modern[0]
+	}
+	return append(append([]byte(`{"_meta":{`), modernMeta(h, version)...), "}}"...)
+}
+
+// discover reads the answer to a server/discover and agrees on a version.
+// errNotModern is for any answer that only a legacy server gives.
+func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Session, error) {
+	h := inc.e.Hello
+	result, err := inc.answerTo(ctx, c)
+	answered := new(RPCError)
+	if errors.As(err, &answered) {
+		if answered.Code != codeUnsupportedVersion {
+			if modernError(answered) {
+				return nil, err
+			}
+			return nil, errNotModern
+		}
+		var data struct {
+			Supported []string `json:"supported"`
+		}
+		_ = json.Unmarshal(answered.Data, &data) // no list: nothing in common
+		return inc.pick(ctx, data.Supported, again)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r struct {
+		Supported    []string        `json:"supportedVersions"`
+		Capabilities json.RawMessage `json:"capabilities"`
+		Instructions string          `json:"instructions"`
+		Meta         struct {
+			Info json.RawMessage `json:"io.modelcontextprotocol/serverInfo"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal(result, &r) != nil || len(r.Supported) == 0 {
+		return nil, errNotModern
+	}
+	s := &Session{Era: Modern, Capabilities: r.Capabilities, Info: r.Meta.Info, Instructions: r.Instructions}
+	if version := common(h.Modern, r.Supported); version != "" {
+		s.Version, s.meta = version, modernMeta(h, version)
+		inc.speaks.Store(uint32(Modern))
+		return s, nil
+	}
+	return inc.pick(ctx, r.Supported, again)
+}
+
+// pick goes on with a version that the server named: a modern one by another
+// server/discover, but only once, else a legacy one by initialize.
+func (inc *incarnation) pick(ctx context.Context, supported []string, again bool) (*Session, error) {
+	h := inc.e.Hello
+	if version := common(h.Modern, supported); version != "" && !again {
+		return inc.discover(ctx, inc.ask(methodDiscover, inc.discoverParams(version)), true)
+	}
+	if version := common(h.Legacy, supported); version != "" {
+		return inc.initialize(ctx, version)
+	}
+	return nil, &VersionError{Ours: slices.Concat(h.Modern, h.Legacy), Theirs: supported}
+}
+
+func common(ours, theirs []string) string {
+	for _, v := range ours {
+		if slices.Contains(theirs, v) {
+			return v
+		}
+	}
+	return ""
+}
+
+// initialize runs the legacy handshake (2025-11-25, basic/lifecycle).
+func (inc *incarnation) initialize(ctx context.Context, version string) (*Session, error) {
+	h := inc.e.Hello
+	if version == "" {
+		if len(h.Legacy) == 0 {
+			return nil, &VersionError{Ours: h.Modern}
+		}
+		version = h.Legacy[0]
+	}
+	params := appendField(nil, "protocolVersion", appendString(nil, version))
+	params = appendField(params, "capabilities", h.Capabilities)
+	params = appendField(params, "clientInfo", h.Info)
+	result, err := inc.answerTo(ctx, inc.ask(methodInitialize, append(append([]byte{'{'}, params...), '}')))
+	if err != nil {
+		return nil, err
+	}
+	var r struct {
+		Version      string          `json:"protocolVersion"`
+		Capabilities json.RawMessage `json:"capabilities"`
+		Info         json.RawMessage `json:"serverInfo"`
+		Instructions string          `json:"instructions"`
+	}
+	if err := json.Unmarshal(result, &r); err != nil {
+		return nil, &OpeningError{Method: methodInitialize, Err: err}
+	}
+	if !slices.Contains(h.Legacy, r.Version) {
+		return nil, &VersionError{Ours: slices.Concat(h.Modern, h.Legacy), Theirs: []string{r.Version}}
+	}
+	inc.speaks.Store(uint32(Legacy))
+	frame, err := appendFrame(nil, "", "notifications/initialized", nil, nil, "")
+	if err == nil {
+		err = inc.tr.Send(transports.Outbound{Ref: inc.e.ref(), Method: "notifications/initialized", Frame: frame})
+	}
+	if err != nil {
+		return nil, &OpeningError{Method: "notifications/initialized", Err: err}
+	}
+	return &Session{
+		Era: Legacy, Version: r.Version,
+		Capabilities: r.Capabilities, Info: r.Info, Instructions: r.Instructions,
+	}, nil
+}

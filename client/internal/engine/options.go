@@ -1,0 +1,98 @@
+// Package engine drives one peer through the lifecycle of package fsm. Its loop
+// owns the machine: everything that happens becomes one event, policy says what
+// an ending means, the table says what follows, and perform does it. Nothing
+// else changes a state and nothing else restarts anything.
+package engine
+
+import (
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/policy"
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// Options is what a face tells the engine. Unlike the public configuration it
+// has no defaults: a duration of 0 means none.
+type Options struct {
+	Factory transports.Factory
+	Hello   Hello
+	Face    Face
+
+	Budget       policy.Budget
+	Rules        policy.Rules
+	RetryLost    bool
+	WaitForReady bool
+
+	StartTimeout      time.Duration // spawn to up
+	ProbeTimeout      time.Duration // era probe to the initialize that follows its silence
+	DrainTimeout      time.Duration // close to the end of calls in flight
+	RequestTimeout    time.Duration // without progress
+	MaxRequestTimeout time.Duration // whatever the progress
+	MaxHeld           int
+	MaxHeldBytes      int64
+
+	Clock  clock.Clock
+	Logger *slog.Logger
+	Rand   func() float64
+
+	OnTransition func(fsm.Transition)
+	OnEnd        func(Ended)
+	OnReconnect  func(Reconnect)
+}
+
+// Hello is what the engine says of its owner in an opening exchange.
+type Hello struct {
+	Info         json.RawMessage // an Implementation
+	Capabilities json.RawMessage // ClientCapabilities
+	Modern       []string        // versions without a handshake, preferred first
+	Legacy       []string        // versions with one, preferred first
+}
+
+// Face is who sits on the engine. Its methods are called without locks.
+type Face interface {
+	// Take hands over a message that is no answer: a notification, or a request
+	// of a legacy peer. It is called on the transport's goroutine and must not
+	// block. reply sends the answer of a request to the incarnation that asked,
+	// and drops it if that one is gone.
+	Take(gen uint64, m Incoming, reply func(Answer))
+	// Serves says that an incarnation serves. It is called on the loop, before
+	// the gate opens for new calls, and must not block.
+	Serves(gen uint64, s *Session)
+}
+
+// Incoming is a message of the peer that is no answer. Its bytes are not shared.
+type Incoming struct {
+	ID     json.RawMessage // nil for a notification
+	Method string
+	Params json.RawMessage
+}
+
+// Answer is a reply to a request of the peer: Err, or else Result.
+type Answer struct {
+	Result json.RawMessage
+	Err    *RPCError
+}
+
+// Ended reports one close of an incarnation, or of a promise to replace it.
+type Ended struct {
+	Gen       uint64
+	Cause     error
+	Uptime    time.Duration
+	Verdict   policy.Verdict
+	Restarts  int  // respawns promised so far
+	Withdrawn bool // the close of a promise, not of an incarnation
+}
+
+// Reconnect reports that a replacement serves.
+type Reconnect struct {
+	Generation uint64
+	Cause      error         // of the ending that it follows
+	Downtime   time.Duration // from that ending to serving
+	Retried    int           // requests sent again
+	Changed    []string      // what the replacement says differently
+}

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/policy"
+)
+
+// step is what the actions of one transition need to know.
+type step struct {
+	do      []fsm.Action
+	inc     *incarnation // of an ending, or of an up
+	cause   error
+	at      time.Time
+	uptime  time.Duration
+	verdict policy.Verdict
+	session *Session
+}
+
+// perform does what the table asks for, in its order.
+func (e *Engine) perform(s step) {
+	for _, a := range s.do {
+		switch a {
+		case fsm.Spawn:
+			e.spawn()
+		case fsm.Announce:
+			e.announce(s)
+		case fsm.Settle:
+			e.settle(s)
+		case fsm.Stop:
+			e.stop(s)
+		case fsm.Report:
+			e.report(s)
+		case fsm.Arm:
+			e.arm(s)
+		case fsm.Disarm:
+			e.disarm()
+		case fsm.Fail:
+			e.fail(s)
+		}
+	}
+}
+
+func (e *Engine) spawn() {
+	e.cur = newIncarnation(e, e.machine.Snapshot().Gen, e.era)
+	e.running++
+	go e.cur.serve()
+}
+
+// stop ends an incarnation: the one that ended, whose context is released, or
+// the live one, which is told to.
+func (e *Engine) stop(s step) {
+	inc := s.inc
+	if inc == nil {
+		inc = e.cur
+	}
+	inc.cancel(ErrClosed)
+}
+
+func (e *Engine) report(s step) {
+	state := e.machine.State()
+	if state != fsm.Closed && !e.served && !s.verdict.Respawn {
+		return // the first start's failure is Connect's error and nothing else
+	}
+	ended := Ended{Gen: e.cur.gen, Cause: s.cause, Uptime: s.uptime, Verdict: s.verdict, Restarts: e.restarts}
+	switch {
+	case state == fsm.Closed:
+		if ended.Withdrawn = e.withdrawn(s); ended.Withdrawn {
+			ended.Gen = e.machine.Snapshot().Gen
+		}
+		if ended.Cause == nil {
+			ended.Cause = ErrClosed
+		}
+		if t := e.cur.servedAt; !ended.Withdrawn && !t.IsZero() {
+			ended.Uptime = e.Clock.Now().Sub(t)
+		}
+		e.log(slog.LevelDebug, "closed", "gen", ended.Gen)
+	case !e.served: // the one free ending of a first start, which is no fault
+		e.log(slog.LevelInfo, "the server is started again", "cause", s.cause, "why", s.verdict.Why)
+	case s.verdict.Respawn:
+		e.log(slog.LevelWarn, "the server went away and is started again", "gen", ended.Gen, "cause", s.cause,
+			"uptime", s.uptime, "attempt", e.restarts, "budget", s.verdict.Why, "delay", s.verdict.Delay)
+	default:
+		e.log(slog.LevelError, "the server went away and is not started again", "gen", ended.Gen, "cause", s.cause,
+			"uptime", s.uptime, "restarts", e.restarts, "budget", s.verdict.Why)
+	}
+	if e.OnEnd != nil {
+		e.tell.do(func() { e.OnEnd(ended) })
+	}
+}
+
+// withdrawn reports whether this close took a promise back rather than ended an
+// incarnation: then the last incarnation's generation has passed.
+func (e *Engine) withdrawn(s step) bool {
+	return s.inc == nil && e.machine.Snapshot().Gen > e.cur.gen
+}
+
+// arm starts the timer of the promised replacement; one that comes on use waits
+// for somebody who needs it. Requests that the ending left waiting are a use.
+func (e *Engine) arm(s step) {
+	e.dueAt = s.at.Add(s.verdict.Delay)
+	t := e.calls
+	t.mu.Lock()
+	t.retryAt, t.onUse = e.dueAt, s.verdict.OnUse
+	waiting := len(t.waits) > 0
+	t.mu.Unlock()
+	e.armed = !s.verdict.OnUse || waiting
+	if e.armed {
+		e.respawn.t = e.after(s.verdict.Delay, evDue{e.machine.Snapshot().Gen})
+	}
+}
+
+// use starts the timer of a replacement that waited for somebody to need it.
+func (e *Engine) use() {
+	if e.machine.State() == fsm.Dead && !e.armed {
+		e.armed = true
+		e.respawn.t = e.after(e.dueAt.Sub(e.Clock.Now()), evDue{e.machine.Snapshot().Gen})
+	}
+}
+
+func (e *Engine) disarm() {
+	e.respawn.stop()
+}
+
+// settle decides about each request that the ended incarnation had.
+func (e *Engine) settle(s step) {
+	t := e.calls
+	t.mu.Lock()
+	if t.gate != gateEnded {
+		t.gate, t.inc = gateDown, nil
+	}
+	calls := t.given(s.inc)
+	failed := make([]*Failure, len(calls))
+	for i, c := range calls {
+		if c.phase == sending { // its sender knows soon whether anything was taken
+			c.lost = true
+			continue
+		}
+		failed[i] = e.keep(c, s.inc.gen, s.cause)
+	}
+	t.mu.Unlock()
+	for i, c := range calls {
+		if failed[i] != nil {
+			e.drop(c, failed[i], "")
+		}
+	}
+}
+
+// keep asks policy about one lost call and, if it is to be sent again, puts it
+// among those that wait. Otherwise it returns the failure to end it with. mu is
+// held.
+func (e *Engine) keep(c *call, gen uint64, cause error) *Failure {
+	loss := policy.Loss{
+		Kind: policy.Died, Method: c.Method, Opening: c.opened != nil,
+		Shape: policy.Pipe, MayWait: c.Wait, RetryLost: e.RetryLost, Deaths: c.deaths,
+	}
+	if c.unsent {
+		loss.Kind = policy.Unsent
+	}
+	loss.Continuation, loss.Cursor = traits(c.Params)
+	c.deaths++
+	switch e.Rules.Decide(loss).Action {
+	case policy.Hold, policy.ResendSameID:
+	default:
+		return &Failure{Kind: KindDied, Gen: gen, Cause: cause}
+	}
+	if !e.room(c) {
+		return &Failure{Kind: KindNotServing, Gen: gen, Cause: errHeldFull}
+	}
+	e.calls.withdraw(c)
+	c.wrote = c.wrote || !c.unsent
+	e.calls.wait(c, held)
+	return nil
+}
+
+// room reports whether one more call may wait. mu is held.
+func (e *Engine) room(c *call) bool {
+	return len(e.calls.waits) < e.MaxHeld && e.calls.queued+c.size() <= e.MaxHeldBytes
+}
+
+// fail ends whatever is pending with the terminal failure.
+func (e *Engine) fail(s step) {
+	f := e.terminal(s)
+	e.watchMu.Lock()
+	e.err = f
+	e.watchMu.Unlock()
+	t := e.calls
+	t.mu.Lock()
+	t.gate, t.inc, t.terminal = gateEnded, nil, f
+	calls := append([]*call(nil), t.waits...)
+	for _, c := range t.byRef {
+		calls = append(calls, c)
+	}
+	sortCalls(calls)
+	t.mu.Unlock()
+	for _, c := range calls {
+		e.drop(c, f, "")
+	}
+}
+
+// announce tells everybody that an incarnation serves, in this order: who it is,
+// requests kept for it, those that waited, and then the gate is open.
+func (e *Engine) announce(s step) {
+	first := !e.served
+	s.inc.startTimer.stop()
+	s.inc.servedAt = e.Clock.Now()
+	e.served, e.era = true, s.session.Era
+	before := e.session.Swap(s.session)
+	e.Face.Serves(s.inc.gen, s.session)
+	retried := e.resend(s.inc)
+	if first {
+		close(e.up)
+		return
+	}
+	r := Reconnect{
+		Generation: s.inc.gen, Cause: e.endCause, Downtime: s.inc.servedAt.Sub(e.endedAt),
+		Retried: retried, Changed: s.session.differs(before),
+	}
+	e.log(slog.LevelInfo, "the server serves again", "gen", r.Generation, "downtime", r.Downtime,
+		"retried", r.Retried, "changed", fmt.Sprint(r.Changed))
+	if e.OnReconnect != nil {
+		e.tell.do(func() { e.OnReconnect(r) })
+	}
+}
+
+// resend sends what waits until nothing does, and the gate is open. It reports
+// how many requests the peer may have seen before.
+func (e *Engine) resend(inc *incarnation) (retried int) {
+	t := e.calls
+	for {
+		t.mu.Lock()
+		calls := t.release(inc, e.ref)
+		for _, c := range calls {
+			if c.wrote {
+				retried++
+			}
+		}
+		t.mu.Unlock()
+		if len(calls) == 0 {
+			return retried
+		}
+		for _, c := range calls {
+			e.send(c, inc)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+
+	"github.com/segmentio/encoding/json"
+
+	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// message takes one frame of the peer, on the transport's goroutine. The pure
+// table says whether anybody may still hear this incarnation.
+func (inc *incarnation) message(frame []byte) {
+	e := inc.e
+	_, do, err := fsm.Lifecycle.Step(e.machine.Snapshot(), fsm.Input{Event: fsm.Message, Gen: inc.gen})
+	if err != nil {
+		e.Counters.Illegal.Add(1)
+		return
+	}
+	if !slices.Contains(do, fsm.Deliver) {
+		e.Counters.Stale.Add(1)
+		return
+	}
+	var env envelope
+	if err := parse(frame, &env); err != nil {
+		e.malformed(inc, frame, err.Error())
+		return
+	}
+	switch env.kind() {
+	case response:
+		e.answer(inc, &env)
+	case request:
+		inc.asked(&env)
+	case notification:
+		if *env.Method == "notifications/progress" && e.progress(env.Params) {
+			return
+		}
+		e.Face.Take(inc.gen, Incoming{Method: *env.Method, Params: env.Params}, nil)
+	default:
+		e.malformed(inc, frame, "no JSON-RPC message")
+	}
+}
+
+func (e *Engine) malformed(inc *incarnation, frame []byte, why string) {
+	e.Counters.Malformed.Add(1)
+	e.log(slog.LevelWarn, "a line of the server is no message", "gen", inc.gen, "why", why, "bytes", len(frame))
+}
+
+// answer completes the call that a response names. An error without an id is
+// not a response, and concerns nobody (see malformed).
+func (e *Engine) answer(inc *incarnation, env *envelope) {
+	reply := Reply{Gen: inc.gen, Result: env.Result}
+	if len(env.Error) > 0 && !bytes.Equal(env.Error, null) {
+		reply.Err, reply.Result = new(RPCError), nil
+		if err := json.Unmarshal(env.Error, reply.Err); err != nil {
+			reply.Err = &RPCError{Message: "unreadable error object: " + string(env.Error)}
+		}
+	}
+	t := e.calls
+	t.mu.Lock()
+	c := t.byID[string(env.ID)]
+	if c == nil {
+		if c = t.byID[looseID(env.ID)]; c != nil {
+			e.Counters.LooseIDs.Add(1)
+		}
+	}
+	if c == nil || c.inc != inc || c.Notify {
+		t.mu.Unlock()
+		e.Counters.Unmatched.Add(1)
+		return
+	}
+	t.withdraw(c)
+	c.phase, c.reply = over, reply
+	e.release(c)
+	t.mu.Unlock()
+}
+
+// progress moves the idle bound of the call that it names and tells its caller.
+// It reports whether the notification was one of ours.
+func (e *Engine) progress(params json.RawMessage) bool {
+	var p struct {
+		Token json.RawMessage `json:"progressToken"`
+		Progress
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return false
+	}
+	t := e.calls
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.byID[string(p.Token)]
+	if c == nil || c.Progress == nil {
+		return false
+	}
+	if c.Idle > 0 {
+		c.idleAt = e.Clock.Now().Add(c.Idle)
+	}
+	if len(c.progress) == maxProgress {
+		c.progress = c.progress[1:]
+	}
+	c.progress = append(c.progress, p.Progress)
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// asked takes a request of the peer. A modern server has none to make
+// (2026-07-28, stdio, Receiving Messages), so none is answered.
+func (inc *incarnation) asked(env *envelope) {
+	e := inc.e
+	if Era(inc.speaks.Load()) == Modern {
+		e.Counters.Unanswered.Add(1)
+		e.log(slog.LevelWarn, "a modern server sent a request", "gen", inc.gen, "method", *env.Method)
+		return
+	}
+	id := env.ID
+	reply := func(a Answer) { inc.reply(id, a) }
+	if *env.Method == "ping" {
+		reply(Answer{})
+		return
+	}
+	e.Face.Take(inc.gen, Incoming{ID: id, Method: *env.Method, Params: env.Params}, reply)
+}
+
+// reply answers a request of this incarnation; once it is gone the answer is for
+// nobody. Replies bypass the gate.
+func (inc *incarnation) reply(id json.RawMessage, a Answer) {
+	frame, err := appendReply(nil, id, a)
+	if err == nil {
+		err = inc.tr.Send(transports.Outbound{Ref: inc.e.ref(), ID: "", Frame: frame})
+	}
+	if err != nil {
+		inc.e.Counters.Stale.Add(1)
+	}
+}
+
+// sent completes a notification.
+func (e *Engine) sent(ref uint64) {
+	t := e.calls
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.byRef[ref]; c != nil && c.Notify {
+		t.withdraw(c)
+		c.phase = over
+		e.release(c)
+	}
+}
+
+// unsent notes that nothing of an attempt was written. On a pipe its incarnation
+// is about to end, and the ending decides what that means.
+func (e *Engine) unsent(ref uint64) {
+	t := e.calls
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.byRef[ref]; c != nil {
+		c.unsent = true
+	}
+}

@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+func (e *Engine) ref() uint64 { return e.refs.Add(1) }
+
+// Do sends a request and waits for its answer, or sends a notification and waits
+// until it is written. It returns a *Failure when there is none.
+func (e *Engine) Do(ctx context.Context, r Request) (Reply, *Failure) {
+	if ctx.Err() != nil {
+		return Reply{}, &Failure{Kind: KindCaller, Method: r.Method, Outcome: NotExecuted, Cause: context.Cause(ctx)}
+	}
+	c := &call{Request: r, done: make(chan struct{})}
+	if r.Progress != nil {
+		c.news = make(chan struct{}, 1)
+	}
+	if f := e.admit(c); f != nil {
+		f.Method, f.Outcome = r.Method, NotExecuted
+		return Reply{}, f
+	}
+	return e.await(ctx, c)
+}
+
+// await runs the caller's side of a call that was admitted: its progress
+// callbacks, in order and before the answer, and its context.
+func (e *Engine) await(ctx context.Context, c *call) (Reply, *Failure) {
+	for {
+		select {
+		case <-c.done:
+			e.tellProgress(c)
+			return c.reply, c.fail
+		case <-c.news:
+			e.tellProgress(c)
+		case <-ctx.Done():
+			e.drop(c, &Failure{Kind: KindCaller, Cause: context.Cause(ctx)}, "the caller gave up")
+			<-c.done
+			return c.reply, c.fail
+		}
+	}
+}
+
+func (e *Engine) tellProgress(c *call) {
+	if c.news == nil {
+		return
+	}
+	e.calls.mu.Lock()
+	progress := c.progress
+	c.progress = nil
+	e.calls.mu.Unlock()
+	for _, p := range progress {
+		guard(func() { c.Progress(p) }, e.panicked)
+	}
+}
+
+// admit lets a new call through the gate, parks it, or refuses it.
+func (e *Engine) admit(c *call) *Failure {
+	t := e.calls
+	t.mu.Lock()
+	e.number(c)
+	use := false
+	switch t.gate {
+	case gateEnded:
+		f := *t.terminal
+		t.mu.Unlock()
+		return &f
+	case gateOpen:
+		inc := t.inc
+		t.give(c, inc, e.ref())
+		e.startTimer(c)
+		t.mu.Unlock()
+		e.send(c, inc)
+		return nil
+	case gateDown:
+		// A replacement that comes on use is needed now, if its time has come.
+		use = t.onUse && (c.Wait || !e.Clock.Now().Before(t.retryAt))
+		waits := c.Wait || use || e.Factory.Shape == transports.Posts && e.machine.State() == fsm.Starting && e.hasServed()
+		if !waits {
+			at := t.retryAt
+			t.mu.Unlock()
+			return &Failure{Kind: KindNotServing, RetryAt: at}
+		}
+	}
+	if !e.room(c) {
+		t.mu.Unlock()
+		return &Failure{Kind: KindNotServing, Cause: errHeldFull}
+	}
+	t.wait(c, parked)
+	e.startTimer(c)
+	t.mu.Unlock()
+	if use {
+		e.inbox.post(evUse{})
+	}
+	return nil
+}
+
+func (e *Engine) hasServed() bool {
+	select {
+	case <-e.up:
+		return true
+	default:
+		return false
+	}
+}
+
+// number gives a call its serial and its id. mu is held.
+func (e *Engine) number(c *call) {
+	e.calls.serial++
+	c.serial = e.calls.serial
+	c.id = idText(c.serial)
+}
+
+// send hands a call, given to inc already, to its transport, and then looks at
+// what happened to it meanwhile.
+func (e *Engine) send(c *call, inc *incarnation) {
+	err := e.compose(c, inc)
+	t := e.calls
+	t.mu.Lock()
+	if c.phase != sending { // answered already
+		t.mu.Unlock()
+		return
+	}
+	c.phase = sent
+	c.unsent = c.unsent || err != nil // or an Unsent came meanwhile
+	stopped, lost := c.stopped, c.lost
+	c.stopped, c.lost = nil, false
+	t.mu.Unlock()
+	switch {
+	case stopped != nil:
+		e.drop(c, stopped, "given up while it was sent")
+	case err == nil && !lost:
+	case err == nil, errors.Is(err, transports.ErrGone):
+		e.gone(c, inc, lost)
+	case errors.Is(err, transports.ErrFull):
+		e.drop(c, &Failure{Kind: KindFull, Cause: err}, "")
+	default:
+		e.drop(c, &Failure{Kind: KindInvalid, Cause: err}, "")
+	}
+}
+
+// gone deals with a call whose incarnation ended around its Send. The ending is
+// posted and finds the call (not lost), or it was settled while Send ran, and
+// then the call is settled here.
+func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
+	cause := context.Cause(inc.ctx)
+	if cause == nil {
+		cause = transports.ErrGone
+	}
+	t := e.calls
+	t.mu.Lock()
+	if c.phase != sent || !lost && c.Wait {
+		t.mu.Unlock()
+		return
+	}
+	f := &Failure{Kind: KindNotServing, Gen: inc.gen, Cause: cause}
+	if lost {
+		f = e.keep(c, inc.gen, cause)
+	}
+	next := t.inc
+	again := f == nil && t.gate == gateOpen // a replacement serves by now
+	if again {
+		t.withdraw(c)
+		t.give(c, next, e.ref())
+	}
+	if f == nil && t.gate == gateEnded {
+		f = t.terminal
+	}
+	t.mu.Unlock()
+	switch {
+	case again:
+		e.send(c, next)
+	case f != nil:
+		e.drop(c, f, "")
+	default:
+		e.inbox.post(evUse{})
+	}
+}
+
+// compose writes the frame for this incarnation and sends it.
+func (e *Engine) compose(c *call, inc *incarnation) error {
+	id, token := c.id, ""
+	if c.Notify {
+		id = ""
+	} else if c.Progress != nil {
+		token = c.id
+	}
+	var meta []byte
+	if inc.session != nil && !c.Notify {
+		meta = inc.session.meta
+	}
+	frame, err := appendFrame(make([]byte, 0, len(c.Params)+len(meta)+128), id, c.Method, c.Params, meta, token)
+	if err != nil {
+		return err
+	}
+	return inc.tr.Send(transports.Outbound{Ref: c.ref, ID: id, Method: c.Method, Header: c.Header, Frame: frame})
+}
+
+// drop ends a call without an answer. Whoever still has the peer working on it
+// tells the peer; reason says why, "" if the peer must not be told.
+func (e *Engine) drop(c *call, f *Failure, reason string) {
+	t := e.calls
+	t.mu.Lock()
+	switch c.phase {
+	case over:
+		t.mu.Unlock()
+		return
+	case sending:
+		c.stopped = f
+		t.mu.Unlock()
+		return
+	}
+	live := c.phase == sent && !c.unsent
+	t.withdraw(c)
+	c.phase = over
+	inc, ref := c.inc, c.ref
+	t.mu.Unlock()
+	if live && inc.tr.Cancel(ref) {
+		c.unsent, live = true, false
+	}
+	if live && reason != "" && !c.Notify && !c.uncancelled && e.Factory.Shape == transports.Pipe {
+		e.tellCancelled(inc, c.id, reason)
+	}
+	e.finish(c, f)
+}
+
+func (e *Engine) tellCancelled(inc *incarnation, id, reason string) {
+	err := inc.tr.Send(transports.Outbound{
+		Ref: e.ref(), Method: "notifications/cancelled", Frame: cancelled(id, reason),
+	})
+	if err != nil && !errors.Is(err, transports.ErrGone) {
+		e.log(slog.LevelWarn, "a cancellation was not sent", "id", id, "err", err)
+	}
+}
+
+// finish hands a failure to the caller of a call that was withdrawn.
+func (e *Engine) finish(c *call, f *Failure) {
+	t := e.calls
+	t.mu.Lock()
+	mine := *f
+	mine.Method, mine.Outcome = c.Method, NotExecuted
+	if c.wrote || c.inc != nil && !c.unsent {
+		mine.Outcome = OutcomeUnknown
+	}
+	if c.inc != nil && mine.Gen == 0 {
+		mine.Gen = c.inc.gen
+	}
+	c.phase, c.fail = over, &mine
+	e.release(c)
+	t.mu.Unlock()
+}
+
+// release ends a call that was withdrawn and has its reply or failure. mu is held.
+func (e *Engine) release(c *call) {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	close(c.done)
+	if e.calls.draining && len(e.calls.byRef) == 0 {
+		e.inbox.post(evDrained{})
+	}
+}
+
+// startTimer starts the one timer of a call: the idle bound, which progress
+// moves, or the ceiling, whichever comes first. mu is held.
+func (e *Engine) startTimer(c *call) {
+	if c.Idle <= 0 && c.Ceiling <= 0 {
+		return
+	}
+	now := e.Clock.Now()
+	if c.Idle > 0 {
+		c.idleAt = now.Add(c.Idle)
+	}
+	if c.Ceiling > 0 {
+		c.ceilAt = now.Add(c.Ceiling)
+	}
+	c.timer = e.Clock.AfterFunc(c.deadline().Sub(now), func() { e.timeout(c) })
+}
+
+// deadline is the earlier of the bounds that are set, and the time is the idle
+// one's where they are equal.
+func (c *call) deadline() time.Time {
+	if c.ceilAt.IsZero() || !c.idleAt.IsZero() && !c.ceilAt.Before(c.idleAt) {
+		return c.idleAt
+	}
+	return c.ceilAt
+}
+
+func (e *Engine) timeout(c *call) {
+	t := e.calls
+	t.mu.Lock()
+	if c.phase == over {
+		t.mu.Unlock()
+		return
+	}
+	at := c.deadline()
+	if left := at.Sub(e.Clock.Now()); left > 0 { // progress moved it
+		c.timer.Reset(left)
+		t.mu.Unlock()
+		return
+	}
+	f := &Failure{Kind: KindTimeout, Idle: at.Equal(c.idleAt), After: c.Ceiling}
+	if f.Idle {
+		f.After = c.Idle
+	}
+	t.mu.Unlock()
+	e.drop(c, f, "timed out")
+}

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// gate says what happens to a new call.
+type gate uint8
+
+const (
+	gateDown    gate = iota // nobody serves: refused, or parked
+	gateOpening             // an incarnation serves and older calls go first: parked
+	gateOpen                // sent at once
+	gateEnded               // nobody ever will: refused with the terminal failure
+)
+
+// table is every call of this side that is not over, and the gate. One mutex
+// guards it, and it is never held while calling out.
+type table struct {
+	mu       sync.Mutex
+	gate     gate
+	inc      *incarnation // whose calls go through the open gate
+	terminal *Failure     // for gateEnded
+	serial   uint64
+
+	retryAt  time.Time // for gateDown: the earliest use that may help
+	onUse    bool      // ... and such a use starts a replacement
+	draining bool      // say when nothing is given out any more
+
+	byID   map[string]*call // sending or sent
+	byRef  map[uint64]*call // likewise
+	waits  []*call          // parked or held, unordered
+	queued int64            // bytes in waits
+}
+
+func newTable() *table {
+	return &table{byID: map[string]*call{}, byRef: map[uint64]*call{}}
+}
+
+// give marks a call as being sent to inc, under a new ref. mu is held.
+func (t *table) give(c *call, inc *incarnation, ref uint64) {
+	c.phase, c.inc, c.ref, c.unsent = sending, inc, ref, false
+	t.byID[c.id] = c
+	t.byRef[ref] = c
+}
+
+// withdraw takes a call out of wherever it is. mu is held.
+func (t *table) withdraw(c *call) {
+	switch c.phase {
+	case sending, sent:
+		delete(t.byID, c.id)
+		delete(t.byRef, c.ref)
+	case parked, held:
+		if i := slices.Index(t.waits, c); i >= 0 {
+			t.waits = slices.Delete(t.waits, i, i+1)
+			t.queued -= c.size()
+		}
+	}
+}
+
+// wait puts a call, withdrawn or new, among those that wait. mu is held.
+func (t *table) wait(c *call, p phase) {
+	c.phase = p
+	t.waits = append(t.waits, c)
+	t.queued += c.size()
+}
+
+// release gives every waiting call to inc: those held first, since they are older
+// than the ending that the parked ones came after, and each kind oldest first.
+// With none left it opens the gate. mu is held.
+func (t *table) release(inc *incarnation, ref func() uint64) []*call {
+	calls := t.waits
+	t.waits, t.queued = nil, 0
+	slices.SortFunc(calls, func(a, b *call) int {
+		return cmp.Or(cmp.Compare(b.phase, a.phase), cmp.Compare(a.serial, b.serial))
+	})
+	for _, c := range calls {
+		t.give(c, inc, ref())
+	}
+	if len(calls) == 0 && t.gate == gateOpening {
+		t.gate, t.inc = gateOpen, inc
+	}
+	return calls
+}
+
+// given lists the calls that an incarnation has, oldest first. mu is held.
+func (t *table) given(inc *incarnation) []*call {
+	var calls []*call
+	for _, c := range t.byRef {
+		if c.inc == inc {
+			calls = append(calls, c)
+		}
+	}
+	sortCalls(calls)
+	return calls
+}
+
+func sortCalls(calls []*call) {
+	slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.serial, b.serial) })
+}
+
+// opening parks new calls until those that wait have been sent.
+func (t *table) opening() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gate == gateDown {
+		t.gate = gateOpening
+	}
+}
+
+// drain asks for word when nothing is given out any more, and reports whether
+// that is so already.
+func (t *table) drain() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.draining = true
+	return len(t.byRef) == 0
+}
