@@ -1,5 +1,6 @@
 // Package conformance is how respawn is held to its word.
 //
-// The [Register] lists what respawn must
-// do and the tests that prove it; docs/conformance.md is generated from it.
+// [TestTable] verifies a lifecycle table, and [Life] one run of a lifecycle,
+// whoever made it. The [Register] lists what respawn must do and the tests that
+// prove it; docs/conformance.md is generated from it.
 package conformance

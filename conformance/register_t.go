@@ -16,7 +16,7 @@ var registerT = []Requirement{
 	part("T13", "Jumps of the wall clock and a sleeping machine burn no budget and fire no storm of timers.", "missing: timers, and a machine that slept", "TestT13_WallClockStepChangesNoVerdict", "TestT13_TimeThatRunsBackwardsOpensNoWindow", "TestT13_TimeReadInsideABubbleIsCharged"),
 	gap("T14", "Neither a full stderr pipe nor a full stdin pipe blocks anybody but its own writer."),
 	gap("T15", "A local error never looks like the peer's."),
-	gap("T16", "After policy called a session gone, its next message and the return of its Serve are stale."),
+	part("T16", "After policy called a session gone, its next message and the return of its Serve are stale.", "missing: a real session", "TestT16_WhatAnEndedIncarnationStillDoesIsStale", "TestT16_AGenerationThatMovesTooLateIsFound"),
 	gap("T17", "Nothing blocks the loop: re-sends, reader and server cannot wait for each other in a circle."),
 	gap("T18", "A late answer to the era probe keeps a slow modern server modern."),
 }
