@@ -16,11 +16,11 @@ require (
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	golang.org/x/oauth2 v0.35.0 // indirect
 	golang.org/x/sync v0.20.0 // indirect
-	golang.org/x/sys v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 )
 
 require (
 	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.41.0
 	pgregory.net/rapid v1.3.0
 )

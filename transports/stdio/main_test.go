@@ -1,0 +1,82 @@
+package stdio_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+)
+
+// The test binary is its own server: with roleVar set it plays that role and
+// exits. Processes of a test carry its mark in their environment, so that what
+// a test left running can be found.
+const (
+	roleVar = "STDIO_TEST_ROLE"
+	markVar = "STDIO_TEST_MARK"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVar); role != "" {
+		play, ok := roles[role]
+		if !ok {
+			fmt.Fprintf(os.Stderr, "no role %q\n", role)
+			os.Exit(97)
+		}
+		play(os.Args[1:])
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// roles is filled by the files that use them.
+var roles = map[string]func(args []string){
+	"echo":   func([]string) { echo(os.Stdin, os.Stdout) },
+	"silent": func([]string) { io.Copy(io.Discard, os.Stdin) },
+	// stubborn ignores the end of its stdin and SIGTERM.
+	"stubborn": func([]string) {
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println(`{"jsonrpc":"2.0","method":"up"}`)
+		forever()
+	},
+	// deaf never reads, and leaves when asked by SIGTERM.
+	"deaf": func([]string) {
+		fmt.Println(`{"jsonrpc":"2.0","method":"up"}`)
+		forever()
+	},
+	// sh runs its argument as a shell script, in place of this process.
+	"print": func(args []string) { io.WriteString(os.Stdout, args[0]) },
+}
+
+func forever() { select {} }
+
+// echo answers each request in order and lets everything else pass.
+func echo(r io.Reader, w io.Writer) {
+	in := bufio.NewReaderSize(r, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			if id := requestID(line); id != nil {
+				fmt.Fprintf(w, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n", id)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func requestID(line []byte) json.RawMessage {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method *string         `json:"method"`
+	}
+	if json.Unmarshal(bytes.TrimSpace(line), &m) != nil || m.Method == nil {
+		return nil
+	}
+	return m.ID
+}

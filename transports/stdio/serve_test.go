@@ -1,0 +1,79 @@
+package stdio_test
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/respawn-mcp/respawn/transports"
+	"github.com/respawn-mcp/respawn/transports/stdio"
+)
+
+func TestServeSpeaksWithARealProcess(t *testing.T) {
+	r := start(t, role("echo")).ready()
+	for range 20 {
+		r.heard(answerTo(r.mustRequest(100)))
+	}
+	for _, pad := range []int{1 << 10, 1 << 16, 1 << 20, 5 << 20} {
+		r.heard(answerTo(r.mustRequest(pad)))
+	}
+	ref := r.notify()
+	r.until("Sent", func(e transports.Event) bool { return e == transports.Sent{Ref: ref} })
+	cause := errors.New("enough")
+	r.stop(cause)
+	if err := r.ended(); err != cause {
+		t.Errorf("Serve returned %v, want the context's cause", err)
+	}
+	if _, err := r.request(1); err != transports.ErrGone {
+		t.Errorf("Send after the end returned %v, want ErrGone", err)
+	}
+	if first := r.all()[0]; first != (transports.Ready{}) {
+		t.Errorf("first event is %#v, want Ready", first)
+	}
+}
+
+func TestS7_AnyEndIsADeath(t *testing.T) {
+	for _, tt := range []struct {
+		script string
+		want   stdio.Status
+	}{
+		{"exit 0", stdio.Status{Kind: stdio.ExitCode}},
+		{"exit 3", stdio.Status{Kind: stdio.ExitCode, Code: 3}},
+		{"kill -9 $$", stdio.Status{Kind: stdio.ExitSignal, Signal: syscall.SIGKILL.String()}},
+		{"exec >&- 2>&-; read line", stdio.Status{Kind: stdio.ExitCode, Code: 1}},
+	} {
+		t.Run(tt.script, func(t *testing.T) {
+			r := start(t, shell(tt.script))
+			var exit *stdio.ExitError
+			if err := r.ended(); !errors.As(err, &exit) {
+				t.Fatalf("Serve returned %v, want an *ExitError", err)
+			}
+			if diff := cmp.Diff(tt.want, exit.Status); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+			if len(exit.Killed)+len(exit.Escaped) > 0 || exit.Reason != nil {
+				t.Errorf("%v: nobody was to be killed", exit)
+			}
+		})
+	}
+}
+
+func TestB061_AStopIsBoundedAndSaysWhatItKilled(t *testing.T) {
+	conf := role("stubborn")
+	conf.StdinWait, conf.TermWait = 1, 1
+	r := start(t, conf)
+	r.heard("up")
+	r.stop(os.ErrDeadlineExceeded)
+	err := r.ended()
+	var exit *stdio.ExitError
+	if !errors.As(err, &exit) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("Serve returned %v, want an *ExitError that wraps the cause", err)
+	}
+	if len(exit.Killed) != 1 || exit.Killed[0].PID != exit.PID {
+		t.Errorf("killed %v, want the server %d", exit.Killed, exit.PID)
+	}
+	t.Log(err)
+}
