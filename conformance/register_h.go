@@ -1,10 +1,10 @@
 package conformance
 
 var registerH = []Requirement{
-	gap("H1", "404 or 410 to a request that carried the issued session id means that the session is gone, whatever the body; only a 404 with -32601 for this very id is a mere suspicion."),
-	gap("H2", "400, 401, 409 and errors that match no request are a suspicion, settled by one shared ping on the same session."),
-	gap("H3", "Notifications, replies, initialize, DELETE, resumes, foreign session ids, modern traffic, other statuses, network errors, timeouts and cancels trigger nothing."),
-	gap("H4", "A standalone GET that never worked means that there is no stream; one that was open and now gets 404 is a suspicion."),
+	part("H1", "404 or 410 to a request that carried the issued session id means that the session is gone, whatever the body; only a 404 with -32601 for this very id is a mere suspicion.", "missing: on the wire", "TestH1_NotFoundMeansGoneWhateverTheBodySays", "TestH1_IDsAreComparedAsJSONValues"),
+	part("H2", "400, 401, 409 and errors that match no request are a suspicion, settled by one shared ping on the same session.", "missing: on the wire", "TestH2_SomeRefusalsAreSuspicions", "TestH2_ThePingSettlesASuspicion"),
+	part("H3", "Notifications, replies, initialize, DELETE, resumes, foreign session ids, modern traffic, other statuses, network errors, timeouts and cancels trigger nothing.", "missing: on the wire", "TestH3_NotATrigger"),
+	part("H4", "A standalone GET that never worked means that there is no stream; one that was open and now gets 404 is a suspicion.", "missing: on the wire", "TestH4_StandaloneGET"),
 	gap("H5", "A recovery sends initialize without session and version, then initialized, the GET, the replayed state and the refused requests, in this order."),
 	gap("H6", "However many requests were refused, there is one initialize and one re-send each; late refusals only re-send."),
 	gap("H7", "A refused request is sent again once, whatever its method; a second refusal surfaces as NotExecuted, without a third POST."),

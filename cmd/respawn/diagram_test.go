@@ -155,3 +155,28 @@ func TestTheGeneratedBlocksOfTheDocsAreFresh(t *testing.T) {
 		t.Errorf("%s%s\nrun: make docs", got.err, got.out)
 	}
 }
+
+// Whatever a document looks like, what was written once is fresh, and text
+// outside of blocks is never touched.
+func FuzzRegenerate(f *testing.F) {
+	known := []block{{"one", func(w io.Writer) error { _, err := io.WriteString(w, "1\n"); return err }}}
+	f.Add("a\n<!-- respawn:begin one -->\nx\n<!-- respawn:end -->\nb")
+	f.Add("<!-- respawn:begin one -->\r\n<!-- respawn:end -->")
+	f.Add("<!-- respawn:begin two -->\n")
+	f.Fuzz(func(t *testing.T, doc string) {
+		fresh, stale, err := regenerate("doc.md", doc, known)
+		if err != nil {
+			if fresh != "" || stale != nil || !strings.HasPrefix(err.Error(), "doc.md:") {
+				t.Fatalf("error %v with %q and %v", err, fresh, stale)
+			}
+			return
+		}
+		if !strings.Contains(doc, "<!-- respawn:begin") && fresh != doc {
+			t.Fatalf("no block, and %q became %q", doc, fresh)
+		}
+		again, stale, err := regenerate("doc.md", fresh, known)
+		if again != fresh || stale != nil || err != nil {
+			t.Fatalf("%q became %q with %v, %v", fresh, again, stale, err)
+		}
+	})
+}
