@@ -19,6 +19,8 @@ import (
 type Client struct {
 	engine *engine.Engine
 	cfg    Config
+	cache  cache
+	asks   asks
 }
 
 // Connect starts the server and returns once it serves. A failure of this first
@@ -102,8 +104,12 @@ type Response struct {
 }
 
 // Do makes a request with options and returns its raw result. Errors are those of
-// [Client.Call].
-func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
+// [Client.Call]. A modern server's request for input is answered by the handlers
+// of Config, and the request made again; a result that asks for what there is no
+// handler for is returned as it is.
+func (c *Client) Do(ctx context.Context, r Request) (Response, error) { return c.do(ctx, r, 0) }
+
+func (c *Client) do(ctx context.Context, r Request, pin uint64) (Response, error) {
 	params, err := encode(r.Params)
 	if r.Method == "" {
 		err = errNoMethod
@@ -112,20 +118,29 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 		return Response{}, &InvalidRequestError{Method: r.Method, Err: err}
 	}
 	o := &c.engine.Options
-	req := engine.Request{Method: r.Method, Params: params, Header: r.Header}
+	req := engine.Request{Method: r.Method, Params: params, Header: r.Header, Pin: pin}
 	req.Wait = r.Wait == WaitReady || r.Wait == WaitDefault && o.WaitForReady
 	req.Idle, req.Ceiling = timeouts(r.RequestTimeout, r.MaxRequestTimeout, o.RequestTimeout, o.MaxRequestTimeout)
 	if r.Progress != nil {
 		req.Progress = func(p engine.Progress) { r.Progress(Progress(p)) }
 	}
-	reply, fail := c.engine.Do(ctx, req)
-	switch {
-	case fail != nil:
-		return Response{}, lost(fail)
-	case reply.Err != nil:
-		return Response{}, public(reply.Err)
+	for range maxRounds + 1 {
+		reply, fail := c.engine.Do(ctx, req)
+		switch {
+		case fail != nil:
+			return Response{}, lost(fail)
+		case reply.Err != nil:
+			return Response{}, public(reply.Err)
+		}
+		w, ok := c.wants(r.Method, reply.Result)
+		if !ok {
+			return Response{Result: reply.Result, Generation: reply.Gen}, nil
+		}
+		if req.Params, err = c.input(ctx, params, w); err != nil {
+			return Response{}, &InputError{Method: r.Method, Err: err}
+		}
 	}
-	return Response{Result: reply.Result, Generation: reply.Gen}, nil
+	return Response{}, &InputError{Method: r.Method, Err: errRounds}
 }
 
 // Notify sends a notification and returns once it is written. Errors are those

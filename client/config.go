@@ -1,6 +1,9 @@
 package client
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -57,14 +60,43 @@ type Config struct {
 	// their deadline is over, instead of refusing them. Default: off.
 	WaitForReady bool
 
+	// DistrustAnnotations never sends a tool call again on what the server says of
+	// its tools. Default: off.
+	DistrustAnnotations bool
+
 	StartTimeout      time.Duration // from the start of a server to its first answer; 120 s
 	ProbeTimeout      time.Duration // silence on the era probe that means legacy; 5 s
 	DrainTimeout      time.Duration // from Close to the end of calls in flight; 5 s
 	RequestTimeout    time.Duration // without progress; 60 s
 	MaxRequestTimeout time.Duration // whatever the progress; 600 s, and never less than RequestTimeout
 
+	// StreamBackoff is the wait before a subscription is opened again that a live
+	// server ended or did not acknowledge. Default: 250 ms, doubling up to 30 s, so
+	// that a server which ends it at once sees five openings in the first 4 s.
+	StreamBackoff policy.Backoff
+	// Liveness takes a server that stays silent for dead. Default: never.
+	Liveness Liveness
+	// Cache keeps the results of listings and of resources/read for as long as the
+	// server allows (2026-07-28, server/utilities/caching), until the server or a
+	// recovery says that they changed. Default: off.
+	Cache bool
+
 	MaxHeld      int   // calls that may wait for a server; 1,024
 	MaxHeldBytes int64 // ... and their bytes; 64 MiB
+
+	// The handlers answer what the server asks while it works on a call: a request
+	// of a legacy server, or an input request of a modern one. A handler that is set
+	// is declared as a capability. Its context ends with the incarnation that asked,
+	// or with the call. An error becomes a JSON-RPC error for a legacy server, and
+	// the error of the call for a modern one.
+
+	// CreateMessage answers sampling/createMessage.
+	CreateMessage func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error)
+	// Elicit answers elicitation/create. Fields that it leaves out of an accepted
+	// form get the defaults of the requested schema.
+	Elicit func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error)
+	// ListRoots answers roots/list.
+	ListRoots func(context.Context, *mcp.ListRootsParams) (*mcp.ListRootsResult, error)
 
 	// Info names this client to the server. Default: respawn and its version.
 	Info *mcp.Implementation
@@ -82,7 +114,9 @@ type Config struct {
 	OnTransition   func(fsm.Transition) // each change of state
 	OnEnd          func(Ended)          // each close of an incarnation or of a promise
 	OnReconnect    func(Reconnect)      // each replacement that serves
-	OnNotification func(Notification)   // what no call and no subscription takes
+	OnListChanged  func(Kind)           // a listing is stale: the server said so, or a replacement serves
+	OnLog          func(*mcp.LoggingMessageParams)
+	OnNotification func(Notification) // what no call, no subscription and no other callback takes
 }
 
 // Ended reports one close: an incarnation ended, or (Withdrawn) the promise of
@@ -102,7 +136,9 @@ type Reconnect struct {
 	Cause      error         // of the ending before
 	Downtime   time.Duration // from that ending to now
 	Retried    int           // requests sent again that the old one may have seen
+	Reopened   int           // subscriptions opened again
 	Changed    []string      // of "era", "version", "serverInfo", "capabilities"
+	Lost       []error       // legacy state that the replacement refused: log level, resource subscriptions
 }
 
 // Notification is one notification of the server.
@@ -115,11 +151,11 @@ type Notification struct {
 func (cfg *Config) options(f transports.Factory) (engine.Options, error) {
 	o := engine.Options{
 		Factory: f, Budget: cfg.Budget, Rules: cfg.Retry,
-		RetryLost: cfg.RetryLost, WaitForReady: cfg.WaitForReady,
-		StartTimeout: duration(cfg.StartTimeout, DefaultStartTimeout),
-		ProbeTimeout: duration(cfg.ProbeTimeout, DefaultProbeTimeout),
-		DrainTimeout: duration(cfg.DrainTimeout, DefaultDrainTimeout),
-		MaxHeld:      cfg.MaxHeld, MaxHeldBytes: cfg.MaxHeldBytes,
+		RetryLost: cfg.RetryLost, WaitForReady: cfg.WaitForReady, Distrust: cfg.DistrustAnnotations,
+		StartTimeout:  duration(cfg.StartTimeout, DefaultStartTimeout),
+		ProbeTimeout:  duration(cfg.ProbeTimeout, DefaultProbeTimeout),
+		DrainTimeout:  duration(cfg.DrainTimeout, DefaultDrainTimeout),
+		StreamBackoff: cfg.StreamBackoff, Liveness: cfg.Liveness.options(),
 		Clock: cfg.Clock, Logger: cfg.Logger,
 		OnTransition: cfg.OnTransition,
 	}
@@ -134,12 +170,11 @@ func (cfg *Config) options(f transports.Factory) (engine.Options, error) {
 	if f.Shape == transports.Posts { // one process needs no jitter, many clients of one server do
 		o.Rand = rand.Float64
 	}
-	if o.MaxHeld == 0 {
-		o.MaxHeld = DefaultMaxHeld
+	if o.StreamBackoff == (policy.Backoff{}) {
+		o.StreamBackoff = policy.Backoff{Base: 250 * time.Millisecond, Factor: 2, Cap: 30 * time.Second}
 	}
-	if o.MaxHeldBytes == 0 {
-		o.MaxHeldBytes = DefaultMaxHeldBytes
-	}
+	o.MaxHeld = cmp.Or(cfg.MaxHeld, DefaultMaxHeld)
+	o.MaxHeldBytes = cmp.Or(cfg.MaxHeldBytes, DefaultMaxHeldBytes)
 	if o.Clock == nil {
 		o.Clock = clock.New()
 	}
@@ -153,7 +188,7 @@ func (cfg *Config) options(f transports.Factory) (engine.Options, error) {
 	}
 	if cfg.OnReconnect != nil {
 		o.OnReconnect = func(r engine.Reconnect) {
-			cfg.OnReconnect(Reconnect{r.Generation, public(r.Cause), r.Downtime, r.Retried, r.Changed})
+			cfg.OnReconnect(Reconnect{r.Generation, public(r.Cause), r.Downtime, r.Retried, r.Reopened, r.Changed, publicAll(r.Lost)})
 		}
 	}
 	var err error
@@ -167,10 +202,41 @@ func (cfg *Config) hello() (engine.Hello, error) {
 		info = &mcp.Implementation{Name: "respawn", Version: "0.1.0"}
 	}
 	raw, err := json.Marshal(info)
+	modern, legacy := cfg.capabilities()
 	return engine.Hello{
-		Info: raw, Capabilities: json.RawMessage("{}"),
+		Info: raw, Capabilities: modern, Handshake: legacy,
 		Modern: modernVersions, Legacy: legacyVersions,
 	}, err
+}
+
+// capabilities declares what there are handlers for. The eras differ in one
+// thing: only the legacy one knows a change of the roots (2025-11-25, client/roots).
+func (cfg *Config) capabilities() (modern, legacy json.RawMessage) {
+	modern, legacy = []byte("{"), []byte("{")
+	add := func(declared bool, inModern, inLegacy string) {
+		if declared {
+			modern = append(append(modern, inModern...), ',')
+			legacy = append(append(legacy, inLegacy...), ',')
+		}
+	}
+	add(cfg.ListRoots != nil, `"roots":{}`, `"roots":{"listChanged":true}`)
+	add(cfg.CreateMessage != nil, `"sampling":{}`, `"sampling":{}`)
+	add(cfg.Elicit != nil, `"elicitation":{"form":{},"url":{}}`, `"elicitation":{"form":{},"url":{}}`)
+	return append(bytes.TrimSuffix(modern, []byte(",")), '}'), append(bytes.TrimSuffix(legacy, []byte(",")), '}')
+}
+
+// Liveness says when a silent server is taken for dead. Only one that has nothing
+// to do is asked, by ping or (modern) server/discover; any answer is life, an
+// error too, and so is anything else that it says. A request that times out is
+// never a death.
+type Liveness struct {
+	Idle    time.Duration // silence before it is asked, and between two; 0: liveness is off
+	Timeout time.Duration // silence after the question that makes it a miss; 10 s
+	Misses  int           // misses in a row that end the server; 3
+}
+
+func (l Liveness) options() engine.Liveness {
+	return engine.Liveness{Idle: l.Idle, Timeout: cmp.Or(l.Timeout, 10*time.Second), Misses: cmp.Or(l.Misses, 3)}
 }
 
 // duration is d, or its default for 0, or 0 for none.

@@ -27,13 +27,13 @@ func (o Outcome) String() string {
 }
 
 // OutcomeOf says what became of the request whose call returned err: Answered for
-// nil, for a [*PeerError] and for an answer that could not be decoded; what a
+// nil, for a [*PeerError], an [*InputError] and a [*DecodeError]; what a
 // [*LostError] says; NotExecuted for an error that this package returns before it
 // sends anything; OutcomeUnknown for every other error.
 func OutcomeOf(err error) Outcome {
-	lost, invalid, peer, decode := new(LostError), new(InvalidRequestError), new(PeerError), new(DecodeError)
+	lost, invalid, peer, decode, input := new(LostError), new(InvalidRequestError), new(PeerError), new(DecodeError), new(InputError)
 	switch {
-	case err == nil, errors.As(err, &decode):
+	case err == nil, errors.As(err, &decode), errors.As(err, &input):
 		return Answered
 	case errors.As(err, &lost):
 		return lost.Outcome
@@ -47,6 +47,16 @@ func OutcomeOf(err error) Outcome {
 
 // ErrClosed is the cause of whatever ends because of [Client.Close].
 var ErrClosed = errors.New("client: closed")
+
+// ErrCursorLost is the cause when a page of a listing can't be had because the
+// incarnation that gave its cursor has ended. List again from the start.
+var ErrCursorLost = errors.New("client: the cursor belongs to a server that ended")
+
+// ErrUnresponsive is the cause of death of a server that failed Config.Liveness.
+var ErrUnresponsive = errors.New("client: the server did not answer any liveness probe")
+
+// ErrShed ends a subscription whose callback is too slow: 1,024 notifications wait.
+var ErrShed = errors.New("client: the subscription's callback is too slow")
 
 // LostError is how every request ends that gets no answer. Cause is why: an
 // [*ExhaustedError], [ErrClosed], [*NotServingError], [*TimeoutError], an error of
@@ -157,6 +167,18 @@ func (e *DecodeError) Error() string {
 }
 func (e *DecodeError) Unwrap() error { return e.Err }
 
+// InputError says that the server answered with a request for input which could
+// not be given. Nothing is in flight; the server may ask again.
+type InputError struct {
+	Method string
+	Err    error // of the handler
+}
+
+func (e *InputError) Error() string {
+	return fmt.Sprintf("client: %s needs input: %v", e.Method, e.Err)
+}
+func (e *InputError) Unwrap() error { return e.Err }
+
 // lost turns the engine's failure of a request into the documented error.
 func lost(f *engine.Failure) error {
 	if f.Kind == engine.KindInvalid {
@@ -176,6 +198,8 @@ func public(err error) error {
 			return ErrClosed
 		case engine.KindNotServing:
 			return &NotServingError{RetryAt: e.RetryAt, Cause: e.Cause}
+		case engine.KindPinned:
+			return ErrCursorLost
 		case engine.KindTimeout:
 			return &TimeoutError{What: "request", After: e.After, Idle: e.Idle}
 		}
@@ -189,8 +213,22 @@ func public(err error) error {
 	case *engine.RPCError:
 		return &PeerError{Code: e.Code, Message: e.Message, Data: e.Data}
 	}
-	if errors.Is(err, engine.ErrClosed) {
-		return ErrClosed
+	for _, known := range []struct{ engine, public error }{
+		{engine.ErrClosed, ErrClosed},
+		{engine.ErrUnresponsive, ErrUnresponsive},
+		{engine.ErrShed, ErrShed},
+	} {
+		if err == known.engine {
+			return known.public
+		}
 	}
 	return err
+}
+
+func publicAll(errs []error) []error {
+	out := make([]error, len(errs))
+	for i, err := range errs {
+		out[i] = public(err)
+	}
+	return out
 }

@@ -1,25 +1,74 @@
 package client
 
 import (
+	"context"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/segmentio/encoding/json"
+
 	"github.com/respawn-mcp/respawn/client/internal/engine"
 )
 
 // face is what the engine sees of a Client.
 type face Client
 
-// codeMethodNotFound is JSON-RPC 2.0's.
-const codeMethodNotFound = -32601
-
-// Take gives notifications to the general handler and refuses requests.
-func (f *face) Take(gen uint64, m engine.Incoming, reply func(engine.Answer)) {
-	if reply != nil {
-		reply(engine.Answer{Err: &engine.RPCError{Code: codeMethodNotFound, Message: "method not found: " + m.Method}})
-		return
-	}
-	if told := f.cfg.OnNotification; told != nil {
-		f.engine.Tell(func() { told(Notification{Method: m.Method, Params: m.Params, Generation: gen}) })
+// Take gives requests to their handlers and notifications to the callbacks.
+func (f *face) Take(ctx context.Context, gen uint64, m engine.Incoming, reply func(engine.Answer)) {
+	switch {
+	case reply != nil:
+		f.asks.take(ctx, &f.cfg, gen, m, reply)
+	case m.Method == "notifications/cancelled":
+		f.asks.cancel(gen, m.Params)
+	case m.Method == "notifications/message" && f.cfg.OnLog != nil:
+		var p mcp.LoggingMessageParams
+		if json.Unmarshal(m.Params, &p) == nil {
+			f.engine.Tell(func() { f.cfg.OnLog(&p) })
+		}
+	case f.cfg.OnNotification != nil:
+		f.engine.Tell(func() {
+			f.cfg.OnNotification(Notification{Method: m.Method, Params: m.Params, Generation: gen})
+		})
 	}
 }
 
-// Serves has nothing to rebuild yet.
-func (f *face) Serves(uint64, *engine.Session) {}
+// Kind is a kind of listing.
+type Kind string
+
+// The kinds that a server announces changes of. Resources covers templates and
+// what resources/read returned.
+const (
+	Tools     Kind = "tools"
+	Prompts   Kind = "prompts"
+	Resources Kind = "resources"
+)
+
+// Serves makes everything stale that an earlier incarnation said.
+func (f *face) Serves(_ uint64, first bool) {
+	if first {
+		return
+	}
+	for _, k := range []Kind{Tools, Prompts, Resources} {
+		f.stale(k)
+	}
+}
+
+// Changed makes stale what the server says has changed.
+func (f *face) Changed(method, uri string) {
+	switch method {
+	case "notifications/tools/list_changed":
+		f.stale(Tools)
+	case "notifications/prompts/list_changed":
+		f.stale(Prompts)
+	case "notifications/resources/list_changed":
+		f.stale(Resources)
+	default:
+		f.cache.drop(func(k cacheKey) bool { return k.method == "resources/read" && k.uri == uri })
+	}
+}
+
+func (f *face) stale(k Kind) {
+	f.cache.drop(func(key cacheKey) bool { return key.kind() == k })
+	if f.cfg.OnListChanged != nil {
+		f.engine.Tell(func() { f.cfg.OnListChanged(k) })
+	}
+}

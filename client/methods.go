@@ -22,35 +22,24 @@ func (c *Client) Ping(ctx context.Context) error {
 	return c.Call(ctx, method, nil, nil)
 }
 
-// ListTools returns one page of tools. params may be nil.
-func (c *Client) ListTools(ctx context.Context, params *mcp.ListToolsParams) (*mcp.ListToolsResult, error) {
-	return call[mcp.ListToolsResult](ctx, c, "tools/list", orNil(params))
+// SetLogLevel sets the least severe level that the server logs at. A legacy server
+// is told at once, and its replacement again; a modern one with each request
+// (2026-07-28, server/utilities/logging).
+func (c *Client) SetLogLevel(ctx context.Context, level mcp.LoggingLevel) error {
+	if c.engine.Session().Era == engine.Modern {
+		c.engine.SetLogLevel(string(level))
+		return nil
+	}
+	return c.Call(ctx, "logging/setLevel", &mcp.SetLoggingLevelParams{Level: level}, nil)
 }
 
-// Tools iterates over all tools, page by page. It stops after an error.
-func (c *Client) Tools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
-	return func(yield func(*mcp.Tool, error) bool) {
-		for params := (&mcp.ListToolsParams{}); ; {
-			page, err := c.ListTools(ctx, params)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, tool := range page.Tools {
-				if !yield(tool, nil) {
-					return
-				}
-			}
-			switch page.NextCursor {
-			case "":
-				return
-			case params.Cursor: // it would never end
-				yield(nil, &DecodeError{Method: "tools/list", Err: errCursorRepeats})
-				return
-			}
-			params = &mcp.ListToolsParams{Cursor: page.NextCursor}
-		}
+// RootsChanged tells a legacy server that ListRoots has a new answer. A modern
+// one asks when it needs them.
+func (c *Client) RootsChanged(ctx context.Context) error {
+	if c.engine.Session().Era == engine.Modern {
+		return nil
 	}
+	return c.Notify(ctx, "notifications/roots/list_changed", nil)
 }
 
 // CallTool calls a tool. A tool that failed is a result with IsError, not an error.
@@ -58,9 +47,144 @@ func (c *Client) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp
 	return call[mcp.CallToolResult](ctx, c, "tools/call", orNil(params))
 }
 
+// GetPrompt gets a prompt.
+func (c *Client) GetPrompt(ctx context.Context, params *mcp.GetPromptParams) (*mcp.GetPromptResult, error) {
+	return call[mcp.GetPromptResult](ctx, c, "prompts/get", orNil(params))
+}
+
 // ReadResource reads a resource.
 func (c *Client) ReadResource(ctx context.Context, params *mcp.ReadResourceParams) (*mcp.ReadResourceResult, error) {
-	return call[mcp.ReadResourceResult](ctx, c, "resources/read", orNil(params))
+	key := cacheKey{method: "resources/read"}
+	if params != nil {
+		key.uri = params.URI
+	}
+	result, _, err := cacheable[mcp.ReadResourceResult](ctx, c, key, orNil(params), 0)
+	return result, err
+}
+
+// Complete asks for completions of an argument.
+func (c *Client) Complete(ctx context.Context, params *mcp.CompleteParams) (*mcp.CompleteResult, error) {
+	return call[mcp.CompleteResult](ctx, c, "completion/complete", orNil(params))
+}
+
+// ListTools returns one page of tools. params may be nil.
+func (c *Client) ListTools(ctx context.Context, params *mcp.ListToolsParams) (*mcp.ListToolsResult, error) {
+	if params == nil {
+		params = &mcp.ListToolsParams{}
+	}
+	result, _, err := cacheable[mcp.ListToolsResult](ctx, c, cacheKey{"tools/list", params.Cursor, ""}, params, 0)
+	return result, err
+}
+
+// ListPrompts returns one page of prompts. params may be nil.
+func (c *Client) ListPrompts(ctx context.Context, params *mcp.ListPromptsParams) (*mcp.ListPromptsResult, error) {
+	if params == nil {
+		params = &mcp.ListPromptsParams{}
+	}
+	result, _, err := cacheable[mcp.ListPromptsResult](ctx, c, cacheKey{"prompts/list", params.Cursor, ""}, params, 0)
+	return result, err
+}
+
+// ListResources returns one page of resources. params may be nil.
+func (c *Client) ListResources(ctx context.Context, params *mcp.ListResourcesParams) (*mcp.ListResourcesResult, error) {
+	if params == nil {
+		params = &mcp.ListResourcesParams{}
+	}
+	result, _, err := cacheable[mcp.ListResourcesResult](ctx, c, cacheKey{"resources/list", params.Cursor, ""}, params, 0)
+	return result, err
+}
+
+// ListResourceTemplates returns one page of resource templates. params may be nil.
+func (c *Client) ListResourceTemplates(ctx context.Context, params *mcp.ListResourceTemplatesParams) (*mcp.ListResourceTemplatesResult, error) {
+	if params == nil {
+		params = &mcp.ListResourceTemplatesParams{}
+	}
+	key := cacheKey{"resources/templates/list", params.Cursor, ""}
+	result, _, err := cacheable[mcp.ListResourceTemplatesResult](ctx, c, key, params, 0)
+	return result, err
+}
+
+// Tools iterates over all tools, page by page, and stops after an error. A server
+// that dies between two pages takes its cursor with it: the iteration starts over
+// if it has given nothing out yet, and ends with [ErrCursorLost] otherwise.
+func (c *Client) Tools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
+	return all(ctx, c, "tools/list", func(r *mcp.ListToolsResult) ([]*mcp.Tool, string) { return r.Tools, r.NextCursor })
+}
+
+// Prompts iterates over all prompts, as [Client.Tools] does.
+func (c *Client) Prompts(ctx context.Context) iter.Seq2[*mcp.Prompt, error] {
+	return all(ctx, c, "prompts/list", func(r *mcp.ListPromptsResult) ([]*mcp.Prompt, string) { return r.Prompts, r.NextCursor })
+}
+
+// Resources iterates over all resources, as [Client.Tools] does.
+func (c *Client) Resources(ctx context.Context) iter.Seq2[*mcp.Resource, error] {
+	return all(ctx, c, "resources/list", func(r *mcp.ListResourcesResult) ([]*mcp.Resource, string) {
+		return r.Resources, r.NextCursor
+	})
+}
+
+// ResourceTemplates iterates over all resource templates, as [Client.Tools] does.
+func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*mcp.ResourceTemplate, error] {
+	return all(ctx, c, "resources/templates/list", func(r *mcp.ListResourceTemplatesResult) ([]*mcp.ResourceTemplate, string) {
+		return r.ResourceTemplates, r.NextCursor
+	})
+}
+
+// all iterates over the items of all pages of a listing.
+func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) ([]T, string)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		given, cursor, pin := false, "", uint64(0)
+		for {
+			var params any
+			if cursor != "" {
+				params = map[string]string{"cursor": cursor}
+			}
+			result, gen, err := cacheable[R](ctx, c, cacheKey{method, cursor, ""}, params, pin)
+			if err != nil {
+				if errors.Is(err, ErrCursorLost) && !given {
+					cursor, pin = "", 0
+					continue
+				}
+				yield(none, err)
+				return
+			}
+			items, next := page(result)
+			for _, item := range items {
+				if given = true; !yield(item, nil) {
+					return
+				}
+			}
+			switch next {
+			case "":
+				return
+			case cursor: // it would never end
+				yield(none, &DecodeError{Method: method, Err: errCursorRepeats})
+				return
+			}
+			cursor, pin = next, gen
+		}
+	}
+}
+
+// cacheable makes a request whose result may be kept. pin is the generation that
+// alone may answer; 0: any.
+func cacheable[R any](ctx context.Context, c *Client, key cacheKey, params any, pin uint64) (*R, uint64, error) {
+	result := new(R)
+	raw, epoch := json.RawMessage(nil), uint64(0)
+	if c.cfg.Cache {
+		if raw, epoch = c.cache.get(key, c.engine.Clock.Now()); raw != nil {
+			return result, pin, decode(key.method, raw, result)
+		}
+	}
+	resp, err := c.do(ctx, Request{Method: key.method, Params: params}, pin)
+	if err != nil {
+		return nil, 0, err
+	}
+	if c.cfg.Cache {
+		c.cache.put(key, epoch, resp.Result, c.engine.Clock.Now())
+	}
+	return result, resp.Generation, decode(key.method, resp.Result, result)
 }
 
 // orNil is params, or an untyped nil for a nil pointer.

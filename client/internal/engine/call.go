@@ -15,6 +15,7 @@ type Request struct {
 	Header http.Header     // the caller's own; a pipe ignores them
 	Notify bool            // no answer is expected
 
+	Pin         uint64        // the one generation that may take it; 0: any
 	Wait        bool          // hold it while nobody serves
 	Idle        time.Duration // ends it without progress; 0 never
 	Ceiling     time.Duration // ends it in any case; 0 never
@@ -51,11 +52,18 @@ const (
 // table's mutex; reply and fail are read only after done is closed.
 type call struct {
 	Request
-	serial uint64 // order of creation
-	id     string // the wire id's JSON text; of a notification, never on the wire
-	opened *incarnation
+	serial uint64       // order of creation
+	id     string       // the wire id's JSON text; of a notification, never on the wire
+	opened *incarnation // whose opening exchange it belongs to; nil: none
+	stream *Stream      // whose request it is; nil: none
+	probe  bool         // a liveness probe, which is no work of the peer's owner
+	then   any          // posted to the inbox when it is over; nil: nothing
 	done   chan struct{}
-	news   chan struct{} // holds a token while progress may be non-empty
+
+	streamGen uint64 // legacy: the opening of the stream it was made for
+	acked     bool   // a stream's: it was acknowledged; the stream's mutex guards it
+
+	news chan struct{} // holds a token while progress may be non-empty
 
 	// ----
 	phase    phase
@@ -70,6 +78,7 @@ type call struct {
 	idleAt   time.Time
 	ceilAt   time.Time
 	timer    *clock.Timer
+	spared   bool // its timer came late once, and it got a moment more
 
 	reply Reply
 	fail  *Failure

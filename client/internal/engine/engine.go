@@ -25,6 +25,7 @@ type Engine struct {
 	up      chan struct{} // closed when something has served
 	done    chan struct{} // closed when the loop has ended
 	session atomic.Pointer[Session]
+	state   state
 	endMu   sync.Mutex // serializes the step to closed after the loop has ended
 
 	watchMu sync.Mutex
@@ -47,7 +48,9 @@ type Engine struct {
 	armed    bool      // ... whose timer runs; it may wait for a use
 	endedAt  time.Time // of the last ending
 	endCause error
-	retried  int
+	streams  []*Stream // not over
+
+	allStreams atomic.Pointer[[]*Stream] // the same, for the transport's goroutines
 }
 
 // What the inbox carries. Each is posted exactly once for what it names.
@@ -75,6 +78,7 @@ func New(o Options) *Engine {
 		up: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 	}
 	e.tell.panicky = e.panicked
+	e.setStreams(nil)
 	return e
 }
 
@@ -181,6 +185,21 @@ func (e *Engine) handle(ev any) {
 		e.use()
 	case evClose:
 		e.close()
+	case evListen:
+		e.listen(ev.s)
+		close(ev.handed)
+	case evAcked:
+		e.ackedStream(ev.s)
+	case evStreamOver:
+		e.streamOver(ev.s, ev.c)
+	case evStreamDue:
+		e.streamDue(ev.s, ev.gen)
+	case evStreamClose:
+		e.closeStream(ev.s, ev.err)
+	case evWatch:
+		e.checkLife(ev.inc)
+	case evProbed:
+		e.probed(ev.inc, ev.c)
 	case evDrained:
 		if e.draining && e.machine.State() == fsm.Serving {
 			e.step(fsm.Input{Event: fsm.Close}, step{})
@@ -230,6 +249,7 @@ func (e *Engine) opened(ev evOpened) {
 func (e *Engine) ended(ev evEnded) {
 	inc := ev.inc
 	inc.startTimer.stop()
+	inc.lifeTimer.stop()
 	if e.draining && e.machine.State() == fsm.Serving {
 		e.step(fsm.Input{Event: fsm.Close}, step{inc: inc, cause: ev.cause})
 	}

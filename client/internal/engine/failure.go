@@ -27,12 +27,13 @@ const (
 	KindTimeout                // idle or ceiling
 	KindCaller                 // the caller's context ended
 	KindFull                   // the transport's queue is full
+	KindPinned                 // it belongs to an incarnation that ended
 	KindInvalid                // the request can't be sent as it is
 )
 
 var kindNames = [...]string{
 	"the server went away", "no server is serving", "no server will follow",
-	"closed", "timed out", "the caller gave up", "too much is queued", "invalid request",
+	"closed", "timed out", "the caller gave up", "too much is queued", "its incarnation ended", "invalid request",
 }
 
 // Failure is how a request, or the engine itself, ends without an answer.

@@ -20,6 +20,10 @@ type incarnation struct {
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	startTimer timer
+	lifeTimer  timer        // the loop's own
+	misses     int          // probes in a row that nothing answered; the loop's own
+	heard      atomic.Int64 // when the peer last said anything, in ns since begun
+	begun      time.Time
 
 	tr       transports.Transport // set before Ready
 	ready    atomic.Bool
@@ -28,6 +32,8 @@ type incarnation struct {
 	speaks   atomic.Uint32
 	servedAt time.Time // the loop's own
 	session  *Session  // set before the gate opens
+
+	notRestored []error // what replay could not; set before the gate opens
 }
 
 // timer is a clock.Timer that may be absent.
@@ -40,7 +46,7 @@ func (t timer) stop() {
 }
 
 func newIncarnation(e *Engine, gen uint64, era Era) *incarnation {
-	inc := &incarnation{e: e, gen: gen, era: era}
+	inc := &incarnation{e: e, gen: gen, era: era, begun: e.Clock.Now()}
 	inc.ctx, inc.cancel = context.WithCancelCause(context.Background())
 	inc.speaks.Store(uint32(era))
 	if d := e.StartTimeout; d > 0 {
@@ -78,6 +84,7 @@ func (inc *incarnation) emit(ev transports.Event) {
 	}
 	switch ev := ev.(type) {
 	case transports.Message:
+		inc.hear()
 		inc.message(ev.Frame)
 	case transports.Sent:
 		e.sent(ev.Ref)
@@ -87,9 +94,13 @@ func (inc *incarnation) emit(ev transports.Event) {
 		if !inc.ready.Swap(true) {
 			e.inbox.post(evReady{inc})
 		}
+	case transports.Alive:
+		inc.hear()
 	case transports.Diagnostic:
+		inc.hear()
 		e.Logger.Debug("the server wrote to stderr", "peer", e.Factory.Label, "gen", inc.gen, "line", ev.Line)
 	case transports.Noise:
+		inc.hear()
 		e.Counters.Noise.Add(uint64(ev.Bytes))
 		e.Logger.Debug("noise on the server's stdout", "peer", e.Factory.Label, "gen", inc.gen, "bytes", ev.Bytes, "sample", ev.Sample)
 	}
@@ -100,6 +111,9 @@ func (inc *incarnation) emit(ev transports.Event) {
 // a better cause.
 func (inc *incarnation) open() {
 	session, err := inc.openingExchange(inc.ctx)
+	if err == nil && session.Era == Legacy {
+		inc.replay(inc.ctx)
+	}
 	if f := new(Failure); err != nil && !(errors.As(err, &f) && f.Kind <= KindClosed) {
 		inc.cancel(err)
 	}

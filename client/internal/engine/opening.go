@@ -145,12 +145,7 @@ func (inc *incarnation) ask(method string, params json.RawMessage) *call {
 		Request: Request{Method: method, Params: params, uncancelled: true},
 		opened:  inc, done: make(chan struct{}),
 	}
-	t := e.calls
-	t.mu.Lock()
-	e.number(c)
-	t.give(c, inc, e.ref())
-	t.mu.Unlock()
-	e.send(c, inc)
+	e.giveTo(inc, c)
 	return c
 }
 
@@ -248,7 +243,7 @@ func (inc *incarnation) initialize(ctx context.Context, version string) (*Sessio
 		version = h.Legacy[0]
 	}
 	params := appendField(nil, "protocolVersion", appendString(nil, version))
-	params = appendField(params, "capabilities", h.Capabilities)
+	params = appendField(params, "capabilities", h.Handshake)
 	params = appendField(params, "clientInfo", h.Info)
 	result, err := inc.answerTo(ctx, inc.ask(methodInitialize, append(append([]byte{'{'}, params...), '}')))
 	if err != nil {

@@ -5,6 +5,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"time"
@@ -27,12 +28,15 @@ type Options struct {
 	Rules        policy.Rules
 	RetryLost    bool
 	WaitForReady bool
+	Distrust     bool // annotations count for nothing
 
 	StartTimeout      time.Duration // spawn to up
 	ProbeTimeout      time.Duration // era probe to the initialize that follows its silence
 	DrainTimeout      time.Duration // close to the end of calls in flight
 	RequestTimeout    time.Duration // without progress
 	MaxRequestTimeout time.Duration // whatever the progress
+	StreamBackoff     policy.Backoff
+	Liveness          Liveness
 	MaxHeld           int
 	MaxHeldBytes      int64
 
@@ -48,7 +52,8 @@ type Options struct {
 // Hello is what the engine says of its owner in an opening exchange.
 type Hello struct {
 	Info         json.RawMessage // an Implementation
-	Capabilities json.RawMessage // ClientCapabilities
+	Capabilities json.RawMessage // ClientCapabilities of a modern request
+	Handshake    json.RawMessage // ClientCapabilities of an initialize
 	Modern       []string        // versions without a handshake, preferred first
 	Legacy       []string        // versions with one, preferred first
 }
@@ -57,12 +62,15 @@ type Hello struct {
 type Face interface {
 	// Take hands over a message that is no answer: a notification, or a request
 	// of a legacy peer. It is called on the transport's goroutine and must not
-	// block. reply sends the answer of a request to the incarnation that asked,
+	// block. ctx ends with the incarnation. reply sends the answer of a request to the incarnation that asked,
 	// and drops it if that one is gone.
-	Take(gen uint64, m Incoming, reply func(Answer))
-	// Serves says that an incarnation serves. It is called on the loop, before
+	Take(ctx context.Context, gen uint64, m Incoming, reply func(Answer))
+	// Serves says that an incarnation serves, the first one or a replacement. It is called on the loop, before
 	// the gate opens for new calls, and must not block.
-	Serves(gen uint64, s *Session)
+	Serves(gen uint64, first bool)
+	// Changed says that the peer announced a change: a list_changed, or the update
+	// of a resource. It is called on the transport's goroutine.
+	Changed(method, uri string)
 }
 
 // Incoming is a message of the peer that is no answer. Its bytes are not shared.
@@ -94,5 +102,7 @@ type Reconnect struct {
 	Cause      error         // of the ending that it follows
 	Downtime   time.Duration // from that ending to serving
 	Retried    int           // requests sent again
+	Reopened   int           // streams opened again
 	Changed    []string      // what the replacement says differently
+	Lost       []error       // state that the replacement did not take back
 }

@@ -147,6 +147,7 @@ func (e *Engine) settle(s step) {
 			e.drop(c, failed[i], "")
 		}
 	}
+	e.loseStreams()
 }
 
 // keep asks policy about one lost call and, if it is to be sent again, puts it
@@ -162,6 +163,9 @@ func (e *Engine) keep(c *call, gen uint64, cause error) *Failure {
 	}
 	loss.Continuation, loss.Cursor = traits(c.Params)
 	c.deaths++
+	if c.Pin != 0 {
+		return &Failure{Kind: KindPinned, Gen: gen, Cause: cause}
+	}
 	switch e.Rules.Decide(loss).Action {
 	case policy.Hold, policy.ResendSameID:
 	default:
@@ -196,6 +200,9 @@ func (e *Engine) fail(s step) {
 	}
 	sortCalls(calls)
 	t.mu.Unlock()
+	for _, s := range e.streams {
+		e.closeStream(s, f)
+	}
 	for _, c := range calls {
 		e.drop(c, f, "")
 	}
@@ -209,15 +216,18 @@ func (e *Engine) announce(s step) {
 	s.inc.servedAt = e.Clock.Now()
 	e.served, e.era = true, s.session.Era
 	before := e.session.Swap(s.session)
-	e.Face.Serves(s.inc.gen, s.session)
-	retried := e.resend(s.inc)
+	e.Face.Serves(s.inc.gen, first)
+	e.watch(s.inc)
+	retried := e.resend(s.inc, held)
+	reopened := e.reopenStreams()
+	e.resend(s.inc, parked)
 	if first {
 		close(e.up)
 		return
 	}
 	r := Reconnect{
 		Generation: s.inc.gen, Cause: e.endCause, Downtime: s.inc.servedAt.Sub(e.endedAt),
-		Retried: retried, Changed: s.session.differs(before),
+		Retried: retried, Reopened: reopened, Changed: s.session.differs(before), Lost: s.inc.notRestored,
 	}
 	e.log(slog.LevelInfo, "the server serves again", "gen", r.Generation, "downtime", r.Downtime,
 		"retried", r.Retried, "changed", fmt.Sprint(r.Changed))
@@ -226,13 +236,13 @@ func (e *Engine) announce(s step) {
 	}
 }
 
-// resend sends what waits until nothing does, and the gate is open. It reports
-// how many requests the peer may have seen before.
-func (e *Engine) resend(inc *incarnation) (retried int) {
+// resend sends what waits in a phase, until nothing does; after the parked ones
+// the gate is open. It reports how many the peer may have seen before.
+func (e *Engine) resend(inc *incarnation, p phase) (retried int) {
 	t := e.calls
 	for {
 		t.mu.Lock()
-		calls := t.release(inc, e.ref)
+		calls := t.release(p, inc, e.ref)
 		for _, c := range calls {
 			if c.wrote {
 				retried++

@@ -38,7 +38,9 @@ func (inc *incarnation) message(frame []byte) {
 		if *env.Method == "notifications/progress" && e.progress(env.Params) {
 			return
 		}
-		e.Face.Take(inc.gen, Incoming{Method: *env.Method, Params: env.Params}, nil)
+		if m := (Incoming{Method: *env.Method, Params: env.Params}); !inc.route(m) {
+			e.Face.Take(inc.ctx, inc.gen, m, nil)
+		}
 	default:
 		e.malformed(inc, frame, "no JSON-RPC message")
 	}
@@ -74,6 +76,9 @@ func (e *Engine) answer(inc *incarnation, env *envelope) {
 	}
 	t.withdraw(c)
 	c.phase, c.reply = over, reply
+	if reply.Err == nil {
+		e.state.learn(c)
+	}
 	e.release(c)
 	t.mu.Unlock()
 }
@@ -124,7 +129,7 @@ func (inc *incarnation) asked(env *envelope) {
 		reply(Answer{})
 		return
 	}
-	e.Face.Take(inc.gen, Incoming{ID: id, Method: *env.Method, Params: env.Params}, reply)
+	e.Face.Take(inc.ctx, inc.gen, Incoming{ID: id, Method: *env.Method, Params: env.Params}, reply)
 }
 
 // reply answers a request of this incarnation; once it is gone the answer is for

@@ -65,6 +65,10 @@ func (e *Engine) admit(c *call) *Failure {
 	t := e.calls
 	t.mu.Lock()
 	e.number(c)
+	if c.Pin != 0 && c.Pin != e.machine.Snapshot().Gen {
+		t.mu.Unlock()
+		return &Failure{Kind: KindPinned}
+	}
 	use := false
 	switch t.gate {
 	case gateEnded:
@@ -183,6 +187,19 @@ func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
 	}
 }
 
+// giveTo sends a call of the engine's own to an incarnation.
+func (e *Engine) giveTo(inc *incarnation, c *call) {
+	t := e.calls
+	t.mu.Lock()
+	if id := c.id; id == "" {
+		e.number(c)
+	}
+	t.give(c, inc, e.ref())
+	e.startTimer(c)
+	t.mu.Unlock()
+	e.send(c, inc)
+}
+
 // compose writes the frame for this incarnation and sends it.
 func (e *Engine) compose(c *call, inc *incarnation) error {
 	id, token := c.id, ""
@@ -194,6 +211,9 @@ func (e *Engine) compose(c *call, inc *incarnation) error {
 	var meta []byte
 	if inc.session != nil && !c.Notify {
 		meta = inc.session.meta
+		if level := e.state.level.Load(); level != nil && inc.session.Era == Modern {
+			meta = appendField(meta[:len(meta):len(meta)], metaLogLevel, *level)
+		}
 	}
 	frame, err := appendFrame(make([]byte, 0, len(c.Params)+len(meta)+128), id, c.Method, c.Params, meta, token)
 	if err != nil {
@@ -262,7 +282,10 @@ func (e *Engine) release(c *call) {
 		c.timer.Stop()
 	}
 	close(c.done)
-	if e.calls.draining && len(e.calls.byRef) == 0 {
+	if c.then != nil {
+		e.inbox.post(c.then)
+	}
+	if e.calls.draining && e.calls.isIdle() {
 		e.inbox.post(evDrained{})
 	}
 }
@@ -292,6 +315,11 @@ func (c *call) deadline() time.Time {
 	return c.ceilAt
 }
 
+// lateTimer is how late a timer must fire to show that the whole machine was
+// away, asleep or stopped, and how long the peer then has to be heard before a
+// call is timed out that had no chance. No scheduler is that late by itself.
+const lateTimer = time.Second
+
 func (e *Engine) timeout(c *call) {
 	t := e.calls
 	t.mu.Lock()
@@ -300,7 +328,11 @@ func (e *Engine) timeout(c *call) {
 		return
 	}
 	at := c.deadline()
-	if left := at.Sub(e.Clock.Now()); left > 0 { // progress moved it
+	left := at.Sub(e.Clock.Now())
+	if left < -lateTimer && !c.spared { // the machine slept: what came meanwhile is read first
+		left, c.spared = lateTimer, true
+	}
+	if left > 0 { // or progress moved it
 		c.timer.Reset(left)
 		t.mu.Unlock()
 		return

@@ -68,19 +68,26 @@ func (t *table) wait(c *call, p phase) {
 	t.queued += c.size()
 }
 
-// release gives every waiting call to inc: those held first, since they are older
-// than the ending that the parked ones came after, and each kind oldest first.
-// With none left it opens the gate. mu is held.
-func (t *table) release(inc *incarnation, ref func() uint64) []*call {
-	calls := t.waits
-	t.waits, t.queued = nil, 0
+// release gives what waits in a phase to inc, oldest first; what is held goes
+// with any phase. With nothing left after the parked it opens the gate. mu is
+// held.
+func (t *table) release(p phase, inc *incarnation, ref func() uint64) []*call {
+	var calls []*call
+	t.waits = slices.DeleteFunc(t.waits, func(c *call) bool {
+		if c.phase != p && c.phase != held {
+			return false
+		}
+		calls = append(calls, c)
+		t.queued -= c.size()
+		return true
+	})
 	slices.SortFunc(calls, func(a, b *call) int {
 		return cmp.Or(cmp.Compare(b.phase, a.phase), cmp.Compare(a.serial, b.serial))
 	})
 	for _, c := range calls {
 		t.give(c, inc, ref())
 	}
-	if len(calls) == 0 && t.gate == gateOpening {
+	if len(calls) == 0 && p == parked && t.gate == gateOpening {
 		t.gate, t.inc = gateOpen, inc
 	}
 	return calls
@@ -117,5 +124,43 @@ func (t *table) drain() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.draining = true
-	return len(t.byRef) == 0
+	return t.isIdle()
+}
+
+// open reports whether new calls are sent at once.
+func (t *table) open() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gate == gateOpen
+}
+
+// idle reports whether the peer has nothing to do but hold streams open.
+func (t *table) idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.isIdle()
+}
+
+// isIdle is idle with mu held.
+func (t *table) isIdle() bool {
+	for _, c := range t.byRef {
+		if c.stream == nil && !c.probe {
+			return false
+		}
+	}
+	return true
+}
+
+// find returns the call of an incarnation with a wire id, or nil.
+func (t *table) find(inc *incarnation, id []byte) *call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.byID[string(id)]
+	if c == nil {
+		c = t.byID[looseID(id)]
+	}
+	if c == nil || c.inc != inc {
+		return nil
+	}
+	return c
 }

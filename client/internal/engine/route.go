@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/segmentio/encoding/json"
+)
+
+// route gives a notification to the streams it is for, and reports whether one
+// took it. A modern one names its stream; in the legacy era every stream that
+// asks for its kind gets it, and so does the general handler.
+func (inc *incarnation) route(m Incoming) bool {
+	e := inc.e
+	var p struct {
+		Meta struct {
+			Subscription json.RawMessage `json:"io.modelcontextprotocol/subscriptionId"`
+		} `json:"_meta"`
+		URI       string          `json:"uri"`
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if _, err := json.Parse(m.Params, &p, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields); err != nil && len(m.Params) > 0 {
+		return false
+	}
+	if slices.Contains(changes, m.Method) {
+		e.Face.Changed(m.Method, p.URI)
+	}
+	id := p.Meta.Subscription
+	if m.Method == methodCancelled {
+		id = p.RequestID
+	}
+	if len(id) > 0 {
+		c := e.calls.find(inc, id)
+		if c == nil || c.stream == nil {
+			return false
+		}
+		if m.Method == methodCancelled { // a graceful end (2026-07-28, patterns/cancellation)
+			e.inbox.post(evStreamClose{s: c.stream})
+			return true
+		}
+		c.stream.take(m, inc.gen, c)
+		return true
+	}
+	if Era(inc.speaks.Load()) == Legacy {
+		for _, s := range *e.allStreams.Load() {
+			if s.wants(m.Method, p.URI) {
+				s.take(m, inc.gen, nil)
+			}
+		}
+	}
+	return false
+}
+
+// changes are the notifications that make something known stale.
+var changes = []string{methodToolsChanged, methodPromptsChanged, methodResourceChanged, methodUpdated}
+
+func (s *Stream) wants(method, uri string) bool {
+	switch method {
+	case methodToolsChanged:
+		return s.filter.Tools
+	case methodPromptsChanged:
+		return s.filter.Prompts
+	case methodResourceChanged:
+		return s.filter.Resources
+	case methodUpdated:
+		return slices.Contains(s.filter.URIs, uri)
+	}
+	return false
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/encoding/json"
+)
+
+// state is what a legacy peer was told and forgets when it dies: the log level
+// and the resource subscriptions. It is learned from the frames, whoever sent
+// them, once the peer has accepted them.
+type state struct {
+	level atomic.Pointer[json.RawMessage] // the level's JSON text; nil: never set
+
+	mu   sync.Mutex
+	subs []subscribed // in their order
+}
+
+// subscribed is one legacy resource subscription.
+type subscribed struct {
+	uri  string
+	own  bool // made for a stream, and ended with the last stream that wants it
+	live bool // the current incarnation has accepted it
+}
+
+const (
+	methodSetLevel    = "logging/setLevel"
+	methodSubscribe   = "resources/subscribe"
+	methodUnsubscribe = "resources/unsubscribe"
+)
+
+// replayTimeout bounds the replay of a legacy peer's state, all of it together: a
+// server that does not answer must not keep everybody else waiting.
+const replayTimeout = 5 * time.Second
+
+// learn notes what an accepted request told the peer.
+func (s *state) learn(c *call) {
+	switch c.Method {
+	case methodSetLevel, methodSubscribe, methodUnsubscribe:
+	default:
+		return
+	}
+	var p struct {
+		Level json.RawMessage `json:"level"`
+		URI   string          `json:"uri"`
+	}
+	if json.Unmarshal(c.Params, &p) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.subs, func(x subscribed) bool { return x.uri == p.URI })
+	switch {
+	case c.Method == methodSetLevel:
+		s.level.Store(&p.Level)
+	case c.Method == methodSubscribe && i < 0:
+		s.subs = append(s.subs, subscribed{uri: p.URI, own: c.stream != nil, live: true})
+	case c.Method == methodSubscribe:
+		s.subs[i].live = true
+		s.subs[i].own = s.subs[i].own && (c.stream != nil || c.opened != nil)
+	case i >= 0:
+		s.subs = slices.Delete(s.subs, i, i+1)
+	}
+}
+
+// SetLogLevel sets the level that later modern requests carry.
+func (e *Engine) SetLogLevel(level string) {
+	raw := json.RawMessage(appendString(nil, level))
+	e.state.level.Store(&raw)
+}
+
+// live reports whether the current incarnation has accepted a subscription.
+func (s *state) isLive(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.subs, func(x subscribed) bool { return x.uri == uri && x.live })
+}
+
+// isOwn reports whether a subscription exists only for streams.
+func (s *state) isOwn(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.subs, func(x subscribed) bool { return x.uri == uri && x.own })
+}
+
+// renew forgets what the last incarnation had accepted and lists what to tell the
+// next one.
+func (s *state) renew() (uris []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.subs {
+		s.subs[i].live = false
+		uris = append(uris, s.subs[i].uri)
+	}
+	return uris
+}
+
+// replay tells a new legacy incarnation what the old one knew: the log level
+// first, then the subscriptions, awaited together. A refusal is logged and
+// reported, and concerns nothing else.
+func (inc *incarnation) replay(ctx context.Context) {
+	var calls []*call
+	if level := inc.e.state.level.Load(); level != nil {
+		calls = append(calls, inc.ask(methodSetLevel, object("level", *level)))
+	}
+	for _, uri := range inc.e.state.renew() {
+		calls = append(calls, inc.ask(methodSubscribe, object("uri", appendString(nil, uri))))
+	}
+	late, stop := inc.e.alarm(replayTimeout)
+	defer stop()
+	for _, c := range calls {
+		select {
+		case <-c.done:
+		case <-late:
+			inc.e.drop(c, &Failure{Kind: KindTimeout, After: replayTimeout}, "")
+			<-c.done
+		case <-ctx.Done():
+			inc.e.drop(c, &Failure{Kind: KindCaller, Cause: context.Cause(ctx)}, "")
+			<-c.done
+		}
+		if err := c.err(); err != nil {
+			what := c.Method + " " + string(c.Params)
+			inc.notRestored = append(inc.notRestored, fmt.Errorf("%s: %w", what, err))
+			inc.e.log(slog.LevelWarn, "the server did not take back its state", "gen", inc.gen, "request", what, "err", err)
+		}
+	}
+}
+
+// err is how a call that is over failed: without an answer, or by an error of
+// the peer.
+func (c *call) err() error {
+	switch {
+	case c.fail != nil:
+		return c.fail
+	case c.reply.Err != nil:
+		return c.reply.Err
+	}
+	return nil
+}
+
+// object is a JSON object of one field.
+func object(key string, value []byte) json.RawMessage {
+	return append(append([]byte{'{'}, appendField(nil, key, value)...), '}')
+}

@@ -1,0 +1,411 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/segmentio/encoding/json"
+
+	"github.com/respawn-mcp/respawn/fsm"
+)
+
+// Filter says which notifications a stream asks for (2026-07-28,
+// patterns/subscriptions, Notification Filter).
+type Filter struct {
+	Tools     bool     `json:"toolsListChanged,omitempty"`
+	Prompts   bool     `json:"promptsListChanged,omitempty"`
+	Resources bool     `json:"resourcesListChanged,omitempty"`
+	URIs      []string `json:"resourceSubscriptions,omitempty"`
+}
+
+const (
+	methodListen          = "subscriptions/listen"
+	methodAcknowledged    = "notifications/subscriptions/acknowledged"
+	methodCancelled       = "notifications/cancelled"
+	methodToolsChanged    = "notifications/tools/list_changed"
+	methodPromptsChanged  = "notifications/prompts/list_changed"
+	methodResourceChanged = "notifications/resources/list_changed"
+	methodUpdated         = "notifications/resources/updated"
+)
+
+// maxDeliveries is how many notifications may wait for a stream's callback. One
+// more ends the stream: dropping some in silence would be a lie, and keeping all
+// of them unbounded.
+const maxDeliveries = 1024
+
+// ErrShed ends a stream whose callback is too slow.
+var ErrShed = errors.New("more notifications wait than a stream may hold")
+
+// Stream is one subscription over all the peer's lives, an instance of the
+// lifecycle of its own: its incarnations are the listen requests.
+type Stream struct {
+	ID     string // the handle's and, on a Pipe, the wire id's JSON text
+	e      *Engine
+	filter Filter
+	told   func(Incoming, uint64)
+
+	// The loop's own.
+	snap  fsm.Snapshot
+	tries int // openings in a row that were not acknowledged
+	timer timer
+	ready bool // the delay of the promised opening is over
+
+	asked   int   // legacy: subscribe requests under way
+	refusal error // legacy: why one of them failed
+
+	mu       sync.Mutex
+	call     *call // the listen request in force; nil: none
+	acked    Filter
+	ackedAny bool
+	queue    []delivery
+	busy     bool
+	over     bool
+	err      error
+	done     chan struct{}
+	first    chan struct{} // closed at the first acknowledgement, or at the end
+}
+
+type delivery struct {
+	m   Incoming
+	gen uint64
+}
+
+// What the inbox carries about streams.
+type (
+	evListen struct {
+		s      *Stream
+		handed chan struct{} // closed when the request is on its way, or waits
+	}
+	evAcked      struct{ s *Stream }
+	evStreamOver struct { // the request of a stream is over
+		s *Stream
+		c *call
+	}
+	evStreamDue struct {
+		s   *Stream
+		gen uint64
+	}
+	evStreamClose struct {
+		s   *Stream
+		err error // nil: as its owner or the peer wanted
+	}
+)
+
+// Listen opens a stream. told is called in order, on a goroutine of the stream's
+// own. It fails as a call does while nobody serves.
+func (e *Engine) Listen(f Filter, wait bool, told func(Incoming, uint64)) (*Stream, *Failure) {
+	s := &Stream{
+		e: e, filter: f, told: told,
+		done: make(chan struct{}), first: make(chan struct{}),
+	}
+	if f := e.calls.admitStream(s, wait); f != nil {
+		return nil, f
+	}
+	handed := make(chan struct{})
+	e.inbox.post(evListen{s, handed})
+	select {
+	case <-handed:
+	case <-e.done: // it was posted too late to be read
+		return nil, &Failure{Kind: KindClosed, Method: methodListen, Outcome: NotExecuted, Cause: ErrClosed}
+	}
+	return s, nil
+}
+
+// admitStream lets a new stream through the gate, as admit does for a call.
+func (t *table) admitStream(s *Stream, wait bool) *Failure {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.gate == gateEnded:
+		f := *t.terminal
+		f.Method, f.Outcome = methodListen, NotExecuted
+		return &f
+	case t.gate == gateDown && !wait:
+		return &Failure{Kind: KindNotServing, Method: methodListen, Outcome: NotExecuted, RetryAt: t.retryAt}
+	}
+	t.serial++
+	s.ID = idText(t.serial)
+	return nil
+}
+
+// Close ends a stream and tells the peer.
+func (s *Stream) Close() { s.e.inbox.post(evStreamClose{s: s}) }
+
+// Done is closed when the stream has ended and its last callback returned.
+func (s *Stream) Done() <-chan struct{} { return s.done }
+
+// Opened is closed when the peer has acknowledged the stream once, or it ended.
+func (s *Stream) Opened() <-chan struct{} { return s.first }
+
+// Err is why the stream ended; nil for a graceful end, or while it has not.
+func (s *Stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Acknowledged is what the peer agreed to the last time, and whether it ever did.
+func (s *Stream) Acknowledged() (Filter, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acked, s.ackedAny
+}
+
+// listen registers a new stream. While nobody serves it is as if it had been
+// lost: the next incarnation opens it.
+func (e *Engine) listen(s *Stream) {
+	if e.machine.State().Terminal() {
+		s.end(e.err)
+		return
+	}
+	e.setStreams(append(slices.Clone(e.streams), s))
+	first, _ := fsm.Lifecycle.Init()
+	s.snap = first
+	if e.machine.State() == fsm.Serving && e.calls.open() {
+		e.openStream(s)
+		return
+	}
+	s.ready = true
+	s.step(fsm.Lost)
+}
+
+// step moves a stream's own machine, and reports whether it moved.
+func (s *Stream) step(on fsm.Event) bool {
+	next, do, err := fsm.Lifecycle.Step(s.snap, fsm.Input{Event: on, Gen: s.snap.Gen})
+	if err != nil {
+		s.e.Counters.Illegal.Add(1)
+		s.e.Logger.Error("illegal stream event", "stream", s.ID, "err", err)
+		return false
+	}
+	s.snap = next
+	return len(do) > 0
+}
+
+// reopenStreams opens what waits for an incarnation and whose delay is over.
+func (e *Engine) reopenStreams() (n int) {
+	for _, s := range e.streams {
+		if s.snap.State == fsm.Dead && s.ready {
+			e.respawnStream(s)
+			n++
+		}
+	}
+	return n
+}
+
+func (e *Engine) setStreams(streams []*Stream) {
+	e.streams = streams
+	e.allStreams.Store(&streams)
+}
+
+func (e *Engine) respawnStream(s *Stream) {
+	s.ready = false
+	if s.step(fsm.Due) {
+		e.openStream(s)
+	}
+}
+
+// openStream asks the serving incarnation for a stream. In the legacy era that is
+// a subscription for each resource; the rest comes untagged anyway.
+func (e *Engine) openStream(s *Stream) {
+	s.tries++
+	if e.session.Load().Era == Legacy {
+		e.subscribe(s)
+		return
+	}
+	raw, err := json.Marshal(s.filter)
+	if err != nil {
+		e.closeStream(s, err)
+		return
+	}
+	c := &call{Request: Request{Method: methodListen, Params: object("notifications", raw)}, stream: s, done: make(chan struct{})}
+	c.id, c.then = s.ID, evStreamOver{s, c}
+	s.mu.Lock()
+	s.call = c
+	s.mu.Unlock()
+	s.timer.stop()
+	e.giveTo(e.cur, c)
+	if d := e.RequestTimeout; d > 0 { // an opening that is never acknowledged has failed
+		s.timer.t = e.Clock.AfterFunc(d, func() {
+			if s.unacked(c) {
+				e.drop(c, &Failure{Kind: KindTimeout, After: d}, "not acknowledged")
+			}
+		})
+	}
+}
+
+// unacked reports whether c is in force and was not acknowledged.
+func (s *Stream) unacked(c *call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.call == c && !c.acked
+}
+
+// streamOver takes the end of a listen request. A result is a graceful end, an
+// error a refusal; anything else was lost and is tried again: at once when the
+// incarnation died, behind a backoff when it is alive.
+func (e *Engine) streamOver(s *Stream, c *call) {
+	e.subscribed(s, c)
+	s.mu.Lock()
+	current := s.call == c
+	if current {
+		s.call = nil
+	}
+	s.mu.Unlock()
+	if !current || s.snap.State.Terminal() {
+		return
+	}
+	s.timer.stop()
+	switch f := c.fail; {
+	case f == nil && c.reply.Err == nil:
+		e.closeStream(s, nil)
+	case f == nil:
+		e.closeStream(s, c.reply.Err)
+	case f.Kind == KindDied, f.Kind == KindNotServing:
+		e.loseStream(s)
+	case f.Kind == KindTimeout, f.Kind == KindFull:
+		e.loseStream(s)
+		d := e.StreamBackoff.Delay(s.tries, 0)
+		e.log(slog.LevelWarn, "a stream is opened again", "stream", s.ID, "cause", f, "delay", d)
+		s.ready = false
+		s.timer.t = e.after(d, evStreamDue{s, s.snap.Gen})
+	default:
+		e.closeStream(s, f)
+	}
+}
+
+// loseStream takes a stream from a dead incarnation; the next one opens it.
+func (e *Engine) loseStream(s *Stream) {
+	if s.snap.State != fsm.Starting && s.snap.State != fsm.Serving {
+		return
+	}
+	s.step(fsm.Lost)
+	s.timer.stop()
+	s.ready, s.asked = true, 0
+	s.mu.Lock()
+	s.call = nil
+	s.mu.Unlock()
+}
+
+// loseStreams does so for all, when the incarnation they were on has ended.
+func (e *Engine) loseStreams() {
+	for _, s := range e.streams {
+		e.loseStream(s)
+	}
+}
+
+// streamDue opens a lost stream again: its delay is over, and if nobody serves
+// the next announcement does the rest.
+func (e *Engine) streamDue(s *Stream, gen uint64) {
+	if s.snap.State != fsm.Dead || s.snap.Gen != gen {
+		return
+	}
+	s.ready = true
+	if e.machine.State() == fsm.Serving && e.calls.open() {
+		e.respawnStream(s)
+	}
+}
+
+// ackedStream notes that the peer serves the stream.
+func (e *Engine) ackedStream(s *Stream) {
+	if s.snap.State == fsm.Starting {
+		s.tries = 0
+		s.timer.stop()
+		s.step(fsm.Up)
+	}
+}
+
+// closeStream ends a stream for good and tells the peer if it still holds it.
+func (e *Engine) closeStream(s *Stream, err error) {
+	if s.snap.State.Terminal() {
+		return
+	}
+	s.step(fsm.Close)
+	s.timer.stop()
+	e.setStreams(slices.DeleteFunc(slices.Clone(e.streams), func(x *Stream) bool { return x == s }))
+	s.mu.Lock()
+	c := s.call
+	s.call = nil
+	s.mu.Unlock()
+	if c != nil {
+		e.drop(c, &Failure{Kind: KindCaller}, "the subscription was closed")
+	} else {
+		e.unsubscribe(s)
+	}
+	s.end(err)
+}
+
+// end makes the end visible, after the callbacks of what came before.
+func (s *Stream) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over, s.err = true, err
+	if !s.ackedAny {
+		close(s.first)
+	}
+	if !s.busy {
+		close(s.done)
+	}
+}
+
+// take gives a stream a notification of its own, on the transport's goroutine.
+func (s *Stream) take(m Incoming, gen uint64, c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || c != nil && s.call != c {
+		return
+	}
+	if m.Method == methodAcknowledged {
+		var p struct {
+			Notifications Filter `json:"notifications"`
+		}
+		if json.Unmarshal(m.Params, &p) == nil && c != nil && !c.acked {
+			c.acked = true
+			s.acknowledge(p.Notifications)
+		}
+		return
+	}
+	if c != nil && !c.acked { // the acknowledgement comes first (2026-07-28, Acknowledgment)
+		s.e.Counters.Malformed.Add(1)
+		return
+	}
+	if len(s.queue) >= maxDeliveries {
+		s.e.inbox.post(evStreamClose{s: s, err: ErrShed})
+		return
+	}
+	s.queue = append(s.queue, delivery{m, gen})
+	if !s.busy {
+		s.busy = true
+		go s.deliver()
+	}
+}
+
+// acknowledge notes what the peer agreed to. s.mu is held.
+func (s *Stream) acknowledge(f Filter) {
+	s.acked = f
+	if !s.ackedAny {
+		s.ackedAny = true
+		close(s.first)
+	}
+	s.e.inbox.post(evAcked{s})
+}
+
+// deliver runs the callback until nothing waits.
+func (s *Stream) deliver() {
+	for {
+		s.mu.Lock()
+		if len(s.queue) == 0 || s.over && s.err == ErrShed {
+			s.busy = false
+			if s.over {
+				close(s.done)
+			}
+			s.mu.Unlock()
+			return
+		}
+		d := s.queue[0]
+		s.queue = s.queue[1:]
+		s.mu.Unlock()
+		guard(func() { s.told(d.m, d.gen) }, s.e.panicked)
+	}
+}
