@@ -20,7 +20,7 @@ type Evidence struct {
 
 // maxTools bounds what a listing that never ends makes us remember. No server
 // offers more tools than this, and a listing that does gives no evidence.
-const maxTools = 1 << 16
+const maxTools = 1 << 14
 
 // Grants reports whether the latest complete listing says that running tool
 // twice does no harm: readOnlyHint or idempotentHint is the JSON true, the hints
@@ -33,7 +33,7 @@ func (e Evidence) Grants(tool string) bool { return e.tools[tool] }
 // way. The listing replaces the evidence once a page without nextCursor ends it;
 // until then, and if a page is malformed, the old evidence stays.
 func (e Evidence) Add(params, result json.RawMessage) Evidence {
-	cursor, continued, ok := cursorOf(params, "cursor")
+	cursor, continued, ok := cursorOf(parse(params))
 	if !ok || continued && (e.pages == nil || cursor != e.next) {
 		return e
 	}
@@ -41,7 +41,7 @@ func (e Evidence) Add(params, result json.RawMessage) Evidence {
 	if continued {
 		gathered = maps.Clone(e.pages)
 	}
-	next, more, ok := addPage(gathered, result)
+	next, more, ok := addPage(gathered, parse(result))
 	switch {
 	case !ok || len(gathered) > maxTools:
 		return Evidence{tools: e.tools}
@@ -52,35 +52,29 @@ func (e Evidence) Add(params, result json.RawMessage) Evidence {
 	}
 }
 
-// cursorOf reads a cursor member. An empty string is a valid cursor (2026-07-28
-// server/utilities/pagination); missing and null mean that there is none.
-func cursorOf(raw json.RawMessage, member string) (cursor string, present, ok bool) {
-	if absent(raw) {
+// cursorOf reads the cursor of a request. An empty string is a valid cursor
+// (2026-07-28 server/utilities/pagination); missing and null mean none.
+func cursorOf(params json.RawMessage) (cursor string, present, ok bool) {
+	if absent(params) {
 		return "", false, true
 	}
-	object, twice, err := fields(raw)
-	if err != nil || twice {
-		return "", false, false
+	members, ok := fields(params)
+	if !ok || absent(members["cursor"]) {
+		return "", false, ok
 	}
-	if absent(object[member]) {
-		return "", false, true
-	}
-	cursor, ok = text(object[member])
+	cursor, ok = text(members["cursor"])
 	return cursor, ok, ok
 }
 
 // addPage adds the tools of one result to a listing.
 func addPage(gathered map[string]bool, result json.RawMessage) (next string, more, ok bool) {
-	page, twice, err := fields(result)
-	if err != nil || twice {
+	page, ok := fields(result)
+	tools, listed := elements(page["tools"])
+	if !ok || !listed {
 		return "", false, false
 	}
-	var tools []json.RawMessage
-	if err := json.Unmarshal(page["tools"], &tools); err != nil || tools == nil {
-		return "", false, false
-	}
-	for _, raw := range tools {
-		name, grants := entry(raw)
+	for _, tool := range tools {
+		name, grants := entry(tool)
 		before, seen := gathered[name]
 		gathered[name] = grants && (before || !seen) // entries of one name must all grant
 	}
@@ -91,26 +85,20 @@ func addPage(gathered map[string]bool, result json.RawMessage) (next string, mor
 	return next, more, more
 }
 
-// entry reads one entry. An entry without a readable name is the tool "", which
-// nobody can call by any other.
-func entry(raw json.RawMessage) (name string, grants bool) {
-	tool, twice, err := fields(raw)
-	if err != nil {
-		return "", false
-	}
+// entry reads one entry of a listing. One without a readable name grants the
+// tool "" nothing, which no peer offers.
+func entry(v json.RawMessage) (name string, grants bool) {
+	tool, ok := fields(v)
 	name, named := text(tool["name"])
-	if !named || twice || absent(tool["annotations"]) {
+	if !ok || !named {
 		return name, false
 	}
-	hints, twice, err := fields(tool["annotations"])
-	if err != nil || twice {
-		return name, false
-	}
+	hints, ok := fields(tool["annotations"])
 	readOnly, ok1 := hint(hints["readOnlyHint"])
 	idempotent, ok2 := hint(hints["idempotentHint"])
 	destructive, ok3 := hint(hints["destructiveHint"])
 	contradiction := readOnly && destructive
-	return name, ok1 && ok2 && ok3 && (readOnly || idempotent) && !contradiction
+	return name, ok && ok1 && ok2 && ok3 && (readOnly || idempotent) && !contradiction
 }
 
 // hint reads a JSON boolean. A missing hint is false, which for destructiveHint

@@ -187,13 +187,22 @@ func TestM7_EvidenceIsAValue(t *testing.T) {
 
 func TestM7_AListingWithoutEndGivesNoEvidenceAndIsForgotten(t *testing.T) {
 	var many []string
-	for i := range 1 << 16 {
+	for i := range 1 << 14 {
 		many = append(many, tool(fmt.Sprint("t", i), reads))
 	}
 	e := Evidence{}.Add(raw(noParams), page(nextC, many...))
 	equal(t, "as many tools as are remembered", true, e.Add(raw(cursorC), page("")).Grants("t0"))
 	e = e.Add(raw(cursorC), page(nextC, tool("one too many", reads)))
 	equal(t, "one more", false, e.Add(raw(cursorC), page("")).Grants("t0"))
+}
+
+func TestM7_ListingsAreReadThroughAnyWhiteSpaceAndNesting(t *testing.T) {
+	const listing = `
+	{ "other" : [ { "tools" : [ ] } , "]}" , -1.5e+3 , true , null , "\\\"{[" ] ,
+	  "tools" : [ { "inputSchema" : { "a" : [ 1 , { "annotations" : { "readOnlyHint" : true } } ] } , "name" : "no" } ,
+	              { "annot\u0061tions" : { "readOnlyHint" : true , "title" : "\\" } , "name" : "y\u0065s" } ] } `
+	e := Evidence{}.Add(raw(" { } "), raw(listing))
+	equal(t, "yes and no", []bool{true, false}, []bool{e.Grants("yes"), e.Grants("no")})
 }
 
 func FuzzEvidence(f *testing.F) {

@@ -122,8 +122,8 @@ func readAnswer(body []byte) answer {
 	if len(body) > maxBody {
 		return answer{}
 	}
-	members, twice, err := fields(body)
-	if version, _ := text(members["jsonrpc"]); err != nil || twice || version != "2.0" {
+	members, ok := fields(parse(body))
+	if version, _ := text(members["jsonrpc"]); !ok || version != "2.0" {
 		return answer{}
 	}
 	a := answer{id: members["id"], result: members["result"]}
@@ -133,8 +133,8 @@ func readAnswer(body []byte) answer {
 	if a.result != nil {
 		return answer{} // both: neither can be believed
 	}
-	object, twice, err := fields(members["error"])
-	if err != nil || twice || absent(object["code"]) || json.Unmarshal(object["code"], &a.code) != nil {
+	object, ok := fields(members["error"])
+	if !ok || absent(object["code"]) || json.Unmarshal(object["code"], &a.code) != nil {
 		return answer{}
 	}
 	a.err = true

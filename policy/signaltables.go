@@ -97,8 +97,8 @@ var (
 		return s.answer.err && s.answer.code == codeMethodNotFound && sameID(s.answer.id, s.ID)
 	}}
 	discovered = Cond[seen]{"a DiscoverResult naming its id", func(s seen) bool {
-		result, twice, err := fields(s.answer.result)
-		if err != nil || twice || !sameID(s.answer.id, s.ID) {
+		result, ok := fields(s.answer.result)
+		if !ok || !sameID(s.answer.id, s.ID) {
 			return false
 		}
 		var versions []string
