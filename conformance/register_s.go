@@ -33,7 +33,7 @@ var registerS = []Requirement{
 	gap("S30", "A death fails at once what is neither held nor retained: NotExecuted if nothing was written, else OutcomeUnknown."),
 	gap("S31", "A failed send frees its slot; a duplicate live id never disturbs the first; 7 and \"7\" are two ids."),
 	gap("S32", "A failure that concerns one request ends that request alone."),
-	part("S33", "Retrying lost requests is off by default; switched on it covers the read set by method name, never tools/call, vendor methods or continuations.", "missing: calls that are lost", "TestS33_ReadSetIsExactlyTheEightMethods"),
+	part("S33", "Retrying lost requests is off by default; switched on it covers the read set by method name, never tools/call, vendor methods or continuations.", "missing: calls that are lost", "TestS33_ReadSetIsExactlyTheEightMethods", "TestRules_EachRow", "TestRules_WhereTwoMatchTheFirstWins", "TestRules_AgreeWithTheRulesWrittenByHand", "TestRules_NeverRunAToolTwiceWithoutProof"),
 	gap("S34", "A retried request keeps its id, params and headers, goes out in the original order and before subscriptions; the caller sees only the answer."),
 	gap("S35", "The deadline is the original one, through death, delay and re-send; after it nothing is sent and a late answer is dropped."),
 	gap("S36", "A replacement that fails to start leaves retained requests to the next one; with none coming they fail with its error."),

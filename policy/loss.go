@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // Kind is how a request lost its answer. The zero Kind is no kind: the rules
 // send nothing again for it.
 type Kind uint8
@@ -132,22 +134,14 @@ const (
 	methodToolCall = "tools/call"
 )
 
-// ReadOnlyMethod reports whether method is in the read set: the eight methods
-// that the protocol itself defines as reads, so that sending one twice does no
-// harm. Methods of vendors are never in it, whatever their names.
-func ReadOnlyMethod(method string) bool {
-	switch method {
-	case "server/discover", "prompts/get", "resources/read", "completion/complete":
-		return true
-	}
-	return listing(method)
-}
+// listings are the methods that are answered in pages.
+var listings = []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
 
-// listing reports whether method is answered in pages.
-func listing(method string) bool {
-	switch method {
-	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
-		return true
-	}
-	return false
-}
+// readSet is the methods that the protocol itself defines as reads, so that
+// sending one twice does no harm.
+var readSet = append([]string{"server/discover", "prompts/get", "resources/read", "completion/complete"}, listings...)
+
+// ReadOnlyMethod reports whether method is in the read set: exactly eight
+// methods of the protocol. Those of vendors are never in it, whatever their
+// names.
+func ReadOnlyMethod(method string) bool { return slices.Contains(readSet, method) }

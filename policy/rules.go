@@ -1,6 +1,9 @@
 package policy
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Rule is one row of the retry rules. When lists conditions that must all hold;
 // an empty list always does.
@@ -51,7 +54,7 @@ func (r Rules) Validate() error {
 
 // DefaultRules returns the built-in rules, a copy to extend: a row of one's own
 // goes before the ones it shall beat.
-func DefaultRules() Rules { return append(Rules(nil), defaultRules...) }
+func DefaultRules() Rules { return slices.Clone(defaultRules) }
 
 // The conditions that the default rules are written in.
 var (
@@ -68,7 +71,7 @@ var (
 	isOpening      = Cond[Loss]{"the opening exchange", func(l Loss) bool { return l.Opening }}
 	isToolCall     = Cond[Loss]{"`" + methodToolCall + "`", func(l Loss) bool { return l.Method == methodToolCall }}
 	isRead         = Cond[Loss]{"the read set", func(l Loss) bool { return ReadOnlyMethod(l.Method) }}
-	isCursor       = Cond[Loss]{"a listing with a cursor", func(l Loss) bool { return l.Cursor && listing(l.Method) }}
+	isCursor       = Cond[Loss]{"a listing with a cursor", func(l Loss) bool { return l.Cursor && slices.Contains(listings, l.Method) }}
 	isContinuation = Cond[Loss]{"a multi-round-trip continuation", func(l Loss) bool { return l.Continuation }}
 
 	deadlinePassed = Cond[Loss]{"its deadline passed", func(l Loss) bool { return l.DeadlinePassed }}

@@ -126,6 +126,39 @@ func TestS17_SlidingCountsFromTheSpawnNotFromTheDecision(t *testing.T) {
 	equal(t, "respawned", []bool{true, false, false, true}, respawned(verdicts))
 }
 
+// every is a peer that serves for an uptime and dies, n times.
+func every(uptime time.Duration, n int) []Death {
+	deaths := make([]Death, n)
+	for i := range deaths {
+		deaths[i] = Death{At: epoch.Add(time.Duration(i+1) * uptime), Uptime: uptime}
+	}
+	return deaths
+}
+
+func TestB055_OneCrashADayNeverExhausts(t *testing.T) {
+	for name, b := range map[string]Budget{"contract": Contract(), "patient": Patient(), "unlimited": Unlimited()} {
+		t.Run(name, func(t *testing.T) {
+			verdicts, _ := spend(b, 0, every(24*time.Hour, 30)...)
+			equal(t, "respawned", slices.Repeat([]bool{true}, 30), respawned(verdicts))
+		})
+	}
+}
+
+func TestB056_AServerThatServesAndDiesIsBoundedByTheWindow(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		budget Budget
+		limit  int
+	}{{"contract", Contract(), 3}, {"patient", Patient(), 6}} {
+		t.Run(tc.name, func(t *testing.T) {
+			verdicts, _ := spend(tc.budget, 0, every(19*time.Second, tc.limit+1)...)
+			equal(t, "every 19 s", append(slices.Repeat([]bool{true}, tc.limit), false), respawned(verdicts))
+			verdicts, _ = spend(tc.budget, 0, every(21*time.Second, 100)...)
+			equal(t, "every 21 s", slices.Repeat([]bool{true}, 100), respawned(verdicts))
+		})
+	}
+}
+
 // life draws a history that a peer can have: each death comes after the spawn
 // that the verdict before promised. It returns when restarts were decided and
 // when they were due.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/respawn-mcp/respawn/conformance"
 	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/policy"
 )
 
 // block is a piece of a document that is generated from the code. A document
@@ -27,6 +28,9 @@ var blocks = []block{
 	{"lifecycle-mermaid", fenced("mermaid", fsm.Lifecycle.WriteMermaid)},
 	{"lifecycle-dot", fenced("dot", fsm.Lifecycle.WriteDOT)},
 	{"lifecycle-table", fsm.Lifecycle.WriteMarkdown},
+	{"policy-budgets", policy.WriteBudgets},
+	{"policy-rules", policy.WriteRules},
+	{"policy-signals", policy.WriteSignals},
 	{"conformance-register", conformance.WriteRegister},
 }
 
