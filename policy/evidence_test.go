@@ -142,6 +142,7 @@ func TestM7_OnlyACompleteListingIsEvidence(t *testing.T) {
 		{"a page of another listing is ignored", []step{{noParams, first}, {`{"cursor":"d"}`, last}}, []string{"old"}},
 		{"and the listing under way goes on", []step{{noParams, first}, {`{"cursor":"d"}`, last}, {cursorC, last}}, []string{"new", "more"}},
 		{"a page that continues nothing is ignored", []step{{cursorC, last}}, []string{"old"}},
+		{"an empty cursor continues nothing either", []step{{`{"cursor":""}`, last}}, []string{"old"}},
 		{"a last page that comes twice counts once", []step{{noParams, first}, {cursorC, last}, {cursorC, good}}, []string{"new", "more"}},
 		{"beginning again forgets the pages so far", []step{{noParams, first}, {noParams, string(page(nextC))}, {cursorC, last}}, []string{"more"}},
 		{"a malformed second page keeps the old", []step{{noParams, first}, {cursorC, `{"tools":7}`}}, []string{"old"}},
