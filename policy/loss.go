@@ -85,7 +85,8 @@ type Loss struct {
 	Resent bool
 	// Deaths is how many deaths it has survived, this one not counted, and
 	// MaxDeaths how many it may survive; 0 means no bound but its deadline and
-	// the restart budget.
+	// the restart budget. Only deaths that it was written before count: what it
+	// never reached it did not cause.
 	Deaths, MaxDeaths int
 
 	// DeadlinePassed and CallerGone: nobody waits for the answer any more.
