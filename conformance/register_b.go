@@ -31,7 +31,7 @@ var registerB = []Requirement{
 	part("B055", "A budget refills with time: one crash a day never exhausts it.", "missing: the error that says when, and the engine", "TestB055_OneCrashADayNeverExhausts", "TestS19_ParkTriesOncePerIntervalOnUse"),
 	part("B056", "A server that starts well and dies soon after is still bounded by the budget, and reading the state never blocks.", "missing: the engine, and reading the state", "TestB056_AServerThatServesAndDiesIsBoundedByTheWindow"),
 	gap("B059", "The whole process group is gone after Close, after a crash and after a failed handshake, whatever its members ignore."),
-	gap("B061", "Close returns within its bound and names what it had to kill."),
+	part("B061", "Close returns within its bound and names what it had to kill.", "missing: through Close", "TestB061_AStopIsBoundedAndSaysWhatItKilled"),
 	gap("B065", "A server that stops reading costs each call its own deadline and Close its bound, and never a half-written line."),
 	gap("B066", "Everything written before an exit is delivered, and our own Close logs no error."),
 	gap("B067", "stderr is drained always, within bounded memory."),
@@ -52,6 +52,6 @@ var registerB = []Requirement{
 	gap("B096", "An expired token is refreshed once for all callers, and parked calls use the new one."),
 	gap("B101", "A deploy that shows refused, 502, 404 and then works is survived with one initialize."),
 	gap("B102", "One bad answer fails one call; the others, and the session, go on."),
-	gap("B104", "Ids that come back as another type are matched where that is unambiguous, and never across calls."),
+	part("B104", "Ids that come back as another type are matched where that is unambiguous, and never across calls.", "missing: two pending calls, and HTTP", "TestB104_IDsSpelledDifferentlyMeanTheirInteger"),
 	gap("B105", "A pooled client heals itself: one initialize for each restart of its server."),
 }
