@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -190,6 +191,9 @@ func (cfg *Config) options(f transports.Factory) (engine.Options, error) {
 		o.OnReconnect = func(r engine.Reconnect) {
 			cfg.OnReconnect(Reconnect{r.Generation, public(r.Cause), r.Downtime, r.Retried, r.Reopened, r.Changed, publicAll(r.Lost)})
 		}
+	}
+	if err := errors.Join(o.Rules.Validate(), o.StreamBackoff.Validate()); err != nil {
+		return o, err
 	}
 	var err error
 	o.Hello, err = cfg.hello()

@@ -14,6 +14,13 @@ type Request struct {
 	Params json.RawMessage // a JSON object; nil means {}
 	Header http.Header     // the caller's own; a pipe ignores them
 	Notify bool            // no answer is expected
+	ID     string          // the wire id's JSON text; "": the engine chooses one
+	Frame  []byte          // sent as it is, instead of one composed of the above
+
+	// Over is told how the request ended, instead of a caller that waits, on
+	// whatever goroutine ended it. It must not block.
+	Over func(Reply, *Failure)
+	Hold time.Duration // how long it may wait in all while nobody serves; 0: no bound
 
 	Pin         uint64        // the one generation that may take it; 0: any
 	Wait        bool          // hold it while nobody serves
@@ -35,6 +42,7 @@ type Reply struct {
 	Result json.RawMessage
 	Err    *RPCError
 	Gen    uint64
+	Frame  []byte // the whole message
 }
 
 // phase is where a call is. Who may end it depends on it, see table.
@@ -78,7 +86,10 @@ type call struct {
 	idleAt   time.Time
 	ceilAt   time.Time
 	timer    *clock.Timer
-	spared   bool // its timer came late once, and it got a moment more
+	waiting  time.Time     // since when it waits while nobody serves
+	waited   time.Duration // and how long it did before
+	waker    timer         // ends it when Hold is over
+	spared   bool          // its timer came late once, and it got a moment more
 
 	reply Reply
 	fail  *Failure

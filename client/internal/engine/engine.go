@@ -286,6 +286,10 @@ func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
 	// Until something has served, an ending is Connect's error. Some legacy
 	// servers exit on a request they do not know before initialize; that tells
 	// the era rather than a fault (2026-07-28, stdio, Backward Compatibility).
+	if e.FreeStart && !e.freeUsed {
+		e.freeUsed = true
+		return policy.Verdict{Respawn: true, Why: "one death before the opening exchange is answered is forgiven"}
+	}
 	if inc.probing.Load() && inc.ctx.Err() == nil && !e.freeUsed {
 		e.freeUsed, e.era = true, Legacy
 		return policy.Verdict{Respawn: true, Why: "it exited on the era probe, which tells that it is a legacy server"}

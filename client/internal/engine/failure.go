@@ -28,12 +28,13 @@ const (
 	KindCaller                 // the caller's context ended
 	KindFull                   // the transport's queue is full
 	KindPinned                 // it belongs to an incarnation that ended
+	KindDuplicate              // its id is another's that is not over
 	KindInvalid                // the request can't be sent as it is
 )
 
 var kindNames = [...]string{
 	"the server went away", "no server is serving", "no server will follow",
-	"closed", "timed out", "the caller gave up", "too much is queued", "its incarnation ended", "invalid request",
+	"closed", "timed out", "the caller gave up", "too much is queued", "its incarnation ended", "its id is in use", "invalid request",
 }
 
 // Failure is how a request, or the engine itself, ends without an answer.
@@ -97,5 +98,6 @@ func (e *StartTimeoutError) Error() string {
 var (
 	ErrClosed   = errors.New("closed by its owner") // the cause of what ends by Close
 	errFactory  = errors.New("the factory returned no transport")
+	errHeldLong = errors.New("nobody served for too long")
 	errHeldFull = errors.New("too many requests wait already")
 )

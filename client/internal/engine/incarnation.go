@@ -110,8 +110,12 @@ func (inc *incarnation) emit(ev transports.Event) {
 // incarnation must end; if it got no answer, its end is under way already and has
 // a better cause.
 func (inc *incarnation) open() {
-	session, err := inc.openingExchange(inc.ctx)
-	if err == nil && session.Era == Legacy {
+	open := inc.e.Open
+	if open == nil {
+		open = func(ctx context.Context, o *Opening) (*Session, error) { return o.Exchange(ctx) }
+	}
+	session, err := open(inc.ctx, &Opening{inc})
+	if err == nil && session.Era == Legacy && inc.gen > 1 {
 		inc.replay(inc.ctx)
 	}
 	if f := new(Failure); err != nil && !(errors.As(err, &f) && f.Kind <= KindClosed) {

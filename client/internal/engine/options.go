@@ -27,6 +27,7 @@ type Options struct {
 	Budget       policy.Budget
 	Rules        policy.Rules
 	RetryLost    bool
+	MaxDeaths    int // deaths that a retried request may survive; 0: no bound
 	WaitForReady bool
 	Distrust     bool // annotations count for nothing
 
@@ -37,8 +38,18 @@ type Options struct {
 	MaxRequestTimeout time.Duration // whatever the progress
 	StreamBackoff     policy.Backoff
 	Liveness          Liveness
-	MaxHeld           int
-	MaxHeldBytes      int64
+
+	// Open runs the opening exchange of an incarnation. Default: the engine's own,
+	// from Hello.
+	Open func(context.Context, *Opening) (*Session, error)
+	// FreeStart forgives the first death before anything has served.
+	FreeStart bool
+	// FirstID is where the engine's own ids begin. With it, ids are the peer's and
+	// the owner's alone: an answer must name its id as it was sent.
+	FirstID uint64
+
+	MaxHeld      int
+	MaxHeldBytes int64
 
 	Clock  clock.Clock
 	Logger *slog.Logger
@@ -78,12 +89,14 @@ type Incoming struct {
 	ID     json.RawMessage // nil for a notification
 	Method string
 	Params json.RawMessage
+	Frame  []byte // the whole message
 }
 
 // Answer is a reply to a request of the peer: Err, or else Result.
 type Answer struct {
 	Result json.RawMessage
 	Err    *RPCError
+	Frame  []byte // sent as it is, instead of one composed of the above
 }
 
 // Ended reports one close of an incarnation, or of a promise to replace it.

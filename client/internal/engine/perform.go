@@ -156,13 +156,15 @@ func (e *Engine) settle(s step) {
 func (e *Engine) keep(c *call, gen uint64, cause error) *Failure {
 	loss := policy.Loss{
 		Kind: policy.Died, Method: c.Method, Opening: c.opened != nil,
-		Shape: policy.Pipe, MayWait: c.Wait, RetryLost: e.RetryLost, Deaths: c.deaths,
+		Shape: policy.Pipe, MayWait: c.Wait, RetryLost: e.RetryLost, Deaths: c.deaths, MaxDeaths: e.MaxDeaths,
 	}
 	if c.unsent {
 		loss.Kind = policy.Unsent
 	}
 	loss.Continuation, loss.Cursor = traits(c.Params)
-	c.deaths++
+	if !c.unsent { // what it never reached it did not kill
+		c.deaths++
+	}
 	if c.Pin != 0 {
 		return &Failure{Kind: KindPinned, Gen: gen, Cause: cause}
 	}
@@ -176,7 +178,7 @@ func (e *Engine) keep(c *call, gen uint64, cause error) *Failure {
 	}
 	e.calls.withdraw(c)
 	c.wrote = c.wrote || !c.unsent
-	e.calls.wait(c, held)
+	e.wait(c, held)
 	return nil
 }
 
@@ -242,7 +244,7 @@ func (e *Engine) resend(inc *incarnation, p phase) (retried int) {
 	t := e.calls
 	for {
 		t.mu.Lock()
-		calls := t.release(p, inc, e.ref)
+		calls := t.release(p, inc, e.Clock.Now(), e.ref)
 		for _, c := range calls {
 			if c.wrote {
 				retried++

@@ -31,14 +31,14 @@ func (inc *incarnation) message(frame []byte) {
 	}
 	switch env.kind() {
 	case response:
-		e.answer(inc, &env)
+		e.answer(inc, &env, frame)
 	case request:
-		inc.asked(&env)
+		inc.asked(&env, frame)
 	case notification:
 		if *env.Method == "notifications/progress" && e.progress(env.Params) {
 			return
 		}
-		if m := (Incoming{Method: *env.Method, Params: env.Params}); !inc.route(m) {
+		if m := (Incoming{Method: *env.Method, Params: env.Params, Frame: frame}); !inc.route(m) {
 			e.Face.Take(inc.ctx, inc.gen, m, nil)
 		}
 	default:
@@ -53,8 +53,8 @@ func (e *Engine) malformed(inc *incarnation, frame []byte, why string) {
 
 // answer completes the call that a response names. An error without an id is
 // not a response, and concerns nobody (see malformed).
-func (e *Engine) answer(inc *incarnation, env *envelope) {
-	reply := Reply{Gen: inc.gen, Result: env.Result}
+func (e *Engine) answer(inc *incarnation, env *envelope, frame []byte) {
+	reply := Reply{Gen: inc.gen, Result: env.Result, Frame: frame}
 	if len(env.Error) > 0 && !bytes.Equal(env.Error, null) {
 		reply.Err, reply.Result = new(RPCError), nil
 		if err := json.Unmarshal(env.Error, reply.Err); err != nil {
@@ -64,7 +64,7 @@ func (e *Engine) answer(inc *incarnation, env *envelope) {
 	t := e.calls
 	t.mu.Lock()
 	c := t.byID[string(env.ID)]
-	if c == nil {
+	if c == nil && e.FirstID == 0 {
 		if c = t.byID[looseID(env.ID)]; c != nil {
 			e.Counters.LooseIDs.Add(1)
 		}
@@ -81,6 +81,7 @@ func (e *Engine) answer(inc *incarnation, env *envelope) {
 	}
 	e.release(c)
 	t.mu.Unlock()
+	c.tell()
 }
 
 // progress moves the idle bound of the call that it names and tells its caller.
@@ -116,7 +117,7 @@ func (e *Engine) progress(params json.RawMessage) bool {
 
 // asked takes a request of the peer. A modern server has none to make
 // (2026-07-28, stdio, Receiving Messages), so none is answered.
-func (inc *incarnation) asked(env *envelope) {
+func (inc *incarnation) asked(env *envelope, frame []byte) {
 	e := inc.e
 	if Era(inc.speaks.Load()) == Modern {
 		e.Counters.Unanswered.Add(1)
@@ -125,17 +126,20 @@ func (inc *incarnation) asked(env *envelope) {
 	}
 	id := env.ID
 	reply := func(a Answer) { inc.reply(id, a) }
-	if *env.Method == "ping" {
+	if *env.Method == "ping" && e.Open == nil {
 		reply(Answer{})
 		return
 	}
-	e.Face.Take(inc.ctx, inc.gen, Incoming{ID: id, Method: *env.Method, Params: env.Params}, reply)
+	e.Face.Take(inc.ctx, inc.gen, Incoming{ID: id, Method: *env.Method, Params: env.Params, Frame: frame}, reply)
 }
 
 // reply answers a request of this incarnation; once it is gone the answer is for
 // nobody. Replies bypass the gate.
 func (inc *incarnation) reply(id json.RawMessage, a Answer) {
-	frame, err := appendReply(nil, id, a)
+	frame, err := a.Frame, error(nil)
+	if frame == nil {
+		frame, err = appendReply(nil, id, a)
+	}
 	if err == nil {
 		err = inc.tr.Send(transports.Outbound{Ref: inc.e.ref(), ID: "", Frame: frame})
 	}
@@ -148,12 +152,16 @@ func (inc *incarnation) reply(id json.RawMessage, a Answer) {
 func (e *Engine) sent(ref uint64) {
 	t := e.calls
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.byRef[ref]; c != nil && c.Notify {
-		t.withdraw(c)
-		c.phase = over
-		e.release(c)
+	c := t.byRef[ref]
+	if c == nil || !c.Notify {
+		t.mu.Unlock()
+		return
 	}
+	t.withdraw(c)
+	c.phase = over
+	e.release(c)
+	t.mu.Unlock()
+	c.tell()
 }
 
 // unsent notes that nothing of an attempt was written. On a pipe its incarnation

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/respawn-mcp/respawn/fsm"
@@ -27,6 +28,35 @@ func (e *Engine) Do(ctx context.Context, r Request) (Reply, *Failure) {
 		return Reply{}, f
 	}
 	return e.await(ctx, c)
+}
+
+// Post is Do for a request that has Over: it does not wait. A request that can't
+// be taken is over at once.
+func (e *Engine) Post(r Request) {
+	if f := e.admit(&call{Request: r, done: make(chan struct{})}); f != nil {
+		f.Method, f.Outcome = r.Method, NotExecuted
+		r.Over(Reply{}, f)
+	}
+}
+
+// Withdraw ends a posted request without telling its Over. It reports whether the
+// peer has it, and then the peer must be told by the caller.
+func (e *Engine) Withdraw(id string) (live bool) {
+	t := e.calls
+	t.mu.Lock()
+	c := t.byID[id]
+	if i := slices.IndexFunc(t.waits, func(c *call) bool { return c.id == id }); c == nil && i >= 0 {
+		c = t.waits[i]
+	}
+	if c == nil || c.uncancelled {
+		t.mu.Unlock()
+		return false
+	}
+	c.Over = nil
+	live = c.phase == sent && !c.unsent
+	t.mu.Unlock()
+	e.drop(c, &Failure{Kind: KindCaller}, "")
+	return live && !c.unsent
 }
 
 // await runs the caller's side of a call that was admitted: its progress
@@ -65,6 +95,10 @@ func (e *Engine) admit(c *call) *Failure {
 	t := e.calls
 	t.mu.Lock()
 	e.number(c)
+	if c.ID != "" && t.taken(c.ID) {
+		t.mu.Unlock()
+		return &Failure{Kind: KindDuplicate}
+	}
 	if c.Pin != 0 && c.Pin != e.machine.Snapshot().Gen {
 		t.mu.Unlock()
 		return &Failure{Kind: KindPinned}
@@ -96,7 +130,7 @@ func (e *Engine) admit(c *call) *Failure {
 		t.mu.Unlock()
 		return &Failure{Kind: KindNotServing, Cause: errHeldFull}
 	}
-	t.wait(c, parked)
+	e.wait(c, parked)
 	e.startTimer(c)
 	t.mu.Unlock()
 	if use {
@@ -118,7 +152,9 @@ func (e *Engine) hasServed() bool {
 func (e *Engine) number(c *call) {
 	e.calls.serial++
 	c.serial = e.calls.serial
-	c.id = idText(c.serial)
+	if c.id = c.ID; c.id == "" {
+		c.id = idText(e.FirstID + c.serial)
+	}
 }
 
 // send hands a call, given to inc already, to its transport, and then looks at
@@ -215,11 +251,16 @@ func (e *Engine) compose(c *call, inc *incarnation) error {
 			meta = appendField(meta[:len(meta):len(meta)], metaLogLevel, *level)
 		}
 	}
+	out := transports.Outbound{Ref: c.ref, ID: id, Method: c.Method, Header: c.Header, Frame: c.Frame}
+	if c.Frame != nil {
+		return inc.tr.Send(out)
+	}
 	frame, err := appendFrame(make([]byte, 0, len(c.Params)+len(meta)+128), id, c.Method, c.Params, meta, token)
 	if err != nil {
 		return err
 	}
-	return inc.tr.Send(transports.Outbound{Ref: c.ref, ID: id, Method: c.Method, Header: c.Header, Frame: frame})
+	out.Frame = frame
+	return inc.tr.Send(out)
 }
 
 // drop ends a call without an answer. Whoever still has the peer working on it
@@ -274,6 +315,38 @@ func (e *Engine) finish(c *call, f *Failure) {
 	c.phase, c.fail = over, &mine
 	e.release(c)
 	t.mu.Unlock()
+	c.tell()
+}
+
+// tell tells whoever does not wait.
+func (c *call) tell() {
+	if c.Over != nil {
+		c.Over(c.reply, c.fail)
+	}
+}
+
+// wait puts a call among those that wait for somebody to serve, and bounds how
+// long it may do so. mu is held.
+func (e *Engine) wait(c *call, p phase) {
+	e.calls.wait(c, p)
+	if c.Hold <= 0 {
+		return
+	}
+	c.waiting = e.Clock.Now()
+	c.waker.t = e.Clock.AfterFunc(max(c.Hold-c.waited, 1), func() {
+		e.dropWaiting(c, &Failure{Kind: KindNotServing, After: c.Hold, Cause: errHeldLong})
+	})
+}
+
+// dropWaiting ends a call if it still waits.
+func (e *Engine) dropWaiting(c *call, f *Failure) {
+	t := e.calls
+	t.mu.Lock()
+	waits := c.phase == parked || c.phase == held
+	t.mu.Unlock()
+	if waits {
+		e.drop(c, f, "")
+	}
 }
 
 // release ends a call that was withdrawn and has its reply or failure. mu is held.
@@ -281,6 +354,7 @@ func (e *Engine) release(c *call) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+	c.waker.stop()
 	close(c.done)
 	if c.then != nil {
 		e.inbox.post(c.then)

@@ -45,6 +45,7 @@ type Stream struct {
 	e      *Engine
 	filter Filter
 	told   func(Incoming, uint64)
+	raw    *RawStream // of an owner that speaks frames; nil: of one that does not
 
 	// The loop's own.
 	snap  fsm.Snapshot
@@ -96,10 +97,26 @@ type (
 // Listen opens a stream. told is called in order, on a goroutine of the stream's
 // own. It fails as a call does while nobody serves.
 func (e *Engine) Listen(f Filter, wait bool, told func(Incoming, uint64)) (*Stream, *Failure) {
-	s := &Stream{
-		e: e, filter: f, told: told,
-		done: make(chan struct{}), first: make(chan struct{}),
-	}
+	return e.register(&Stream{filter: f, told: told}, wait)
+}
+
+// RawStream is a stream of an owner that speaks frames. It hears the first
+// acknowledgement, a later one only if it grants less, and how the request ended
+// if the peer ended it by an answer.
+type RawStream struct {
+	ID    string // the wire id's JSON text
+	Frame []byte
+	Over  func(Reply, *Failure)
+}
+
+// ListenRaw opens a stream by a frame of its owner's. told is called on the
+// transport's goroutine and must not block.
+func (e *Engine) ListenRaw(f Filter, raw RawStream, told func(Incoming, uint64)) (*Stream, *Failure) {
+	return e.register(&Stream{filter: f, told: told, raw: &raw, ID: raw.ID}, true)
+}
+
+func (e *Engine) register(s *Stream, wait bool) (*Stream, *Failure) {
+	s.e, s.done, s.first = e, make(chan struct{}), make(chan struct{})
 	if f := e.calls.admitStream(s, wait); f != nil {
 		return nil, f
 	}
@@ -125,8 +142,12 @@ func (t *table) admitStream(s *Stream, wait bool) *Failure {
 	case t.gate == gateDown && !wait:
 		return &Failure{Kind: KindNotServing, Method: methodListen, Outcome: NotExecuted, RetryAt: t.retryAt}
 	}
-	t.serial++
-	s.ID = idText(t.serial)
+	if s.raw != nil && t.taken(s.ID) {
+		return &Failure{Kind: KindDuplicate, Method: methodListen, Outcome: NotExecuted}
+	}
+	if t.serial++; s.raw == nil {
+		s.ID = idText(t.serial)
+	}
 	return nil
 }
 
@@ -220,6 +241,9 @@ func (e *Engine) openStream(s *Stream) {
 		return
 	}
 	c := &call{Request: Request{Method: methodListen, Params: object("notifications", raw)}, stream: s, done: make(chan struct{})}
+	if s.raw != nil {
+		c.Frame = s.raw.Frame
+	}
 	c.id, c.then = s.ID, evStreamOver{s, c}
 	s.mu.Lock()
 	s.call = c
@@ -257,6 +281,9 @@ func (e *Engine) streamOver(s *Stream, c *call) {
 		return
 	}
 	s.timer.stop()
+	if s.raw != nil && c.fail == nil {
+		s.raw.Over(c.reply, nil)
+	}
 	switch f := c.fail; {
 	case f == nil && c.reply.Err == nil:
 		e.closeStream(s, nil)
@@ -321,6 +348,9 @@ func (e *Engine) closeStream(s *Stream, err error) {
 	if s.snap.State.Terminal() {
 		return
 	}
+	if f := new(Failure); s.raw != nil && errors.As(err, &f) {
+		s.raw.Over(Reply{}, f)
+	}
 	s.step(fsm.Close)
 	s.timer.stop()
 	e.setStreams(slices.DeleteFunc(slices.Clone(e.streams), func(x *Stream) bool { return x == s }))
@@ -334,6 +364,12 @@ func (e *Engine) closeStream(s *Stream, err error) {
 		e.unsubscribe(s)
 	}
 	s.end(err)
+}
+
+// exceeds reports whether f grants something that g does not.
+func (f Filter) exceeds(g Filter) bool {
+	return f.Tools && !g.Tools || f.Prompts && !g.Prompts || f.Resources && !g.Resources ||
+		slices.ContainsFunc(f.URIs, func(uri string) bool { return !slices.Contains(g.URIs, uri) })
 }
 
 // end makes the end visible, after the callbacks of what came before.
@@ -362,12 +398,20 @@ func (s *Stream) take(m Incoming, gen uint64, c *call) {
 		}
 		if json.Unmarshal(m.Params, &p) == nil && c != nil && !c.acked {
 			c.acked = true
+			news := !s.ackedAny || s.acked.exceeds(p.Notifications)
 			s.acknowledge(p.Notifications)
+			if s.raw != nil && news {
+				s.told(m, gen)
+			}
 		}
 		return
 	}
 	if c != nil && !c.acked { // the acknowledgement comes first (2026-07-28, Acknowledgment)
 		s.e.Counters.Malformed.Add(1)
+		return
+	}
+	if s.raw != nil {
+		s.told(m, gen)
 		return
 	}
 	if len(s.queue) >= maxDeliveries {

@@ -71,7 +71,7 @@ func (t *table) wait(c *call, p phase) {
 // release gives what waits in a phase to inc, oldest first; what is held goes
 // with any phase. With nothing left after the parked it opens the gate. mu is
 // held.
-func (t *table) release(p phase, inc *incarnation, ref func() uint64) []*call {
+func (t *table) release(p phase, inc *incarnation, now time.Time, ref func() uint64) []*call {
 	var calls []*call
 	t.waits = slices.DeleteFunc(t.waits, func(c *call) bool {
 		if c.phase != p && c.phase != held {
@@ -85,6 +85,11 @@ func (t *table) release(p phase, inc *incarnation, ref func() uint64) []*call {
 		return cmp.Or(cmp.Compare(b.phase, a.phase), cmp.Compare(a.serial, b.serial))
 	})
 	for _, c := range calls {
+		if !c.waiting.IsZero() {
+			c.waker.stop()
+			c.waited += now.Sub(c.waiting)
+			c.waiting = time.Time{}
+		}
 		t.give(c, inc, ref())
 	}
 	if len(calls) == 0 && p == parked && t.gate == gateOpening {
@@ -132,6 +137,11 @@ func (t *table) open() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.gate == gateOpen
+}
+
+// taken reports whether a call that is not over has a wire id. mu is held.
+func (t *table) taken(id string) bool {
+	return t.byID[id] != nil || slices.ContainsFunc(t.waits, func(c *call) bool { return c.id == id })
 }
 
 // idle reports whether the peer has nothing to do but hold streams open.
