@@ -13,14 +13,13 @@ import (
 
 func ExampleConnect() {
 	ctx := context.Background()
-	c, err := client.Connect(ctx, stdio.Command("npx", "-y", "@modelcontextprotocol/server-everything"), nil)
+	server := stdio.Command("npx", "-y", "@modelcontextprotocol/server-everything", "stdio")
+	c, err := client.Connect(ctx, server, &client.Config{WaitForReady: true})
 	if err != nil {
-		log.Fatal(err)
+		log.Fatal(err) // the first start failed, and nothing is left running
 	}
 	defer c.Close(ctx)
-	result, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}})
-	if err != nil {
-		log.Fatal(err, client.OutcomeOf(err)) // not executed, or outcome unknown?
-	}
-	fmt.Println(result.Content[0])
+	echo := &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}}
+	res, err := c.CallTool(ctx, echo)            // kill the server before: a new one answers
+	fmt.Println(client.OutcomeOf(err), res, err) // answered, not executed, or outcome unknown
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // bin holds the Go servers, built once for all tests.
@@ -47,14 +48,22 @@ type peer struct {
 	argv []string
 	npm  bool // needs the npm servers, and runs in their folder
 	era  string
+	call *mcp.CallToolParams // any tool that answers
 }
 
 func all() []peer {
+	echo := &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hello"}}
 	return []peer{
-		{name: "server-everything", argv: []string{"npx", "--no", "--", "mcp-server-everything", "stdio"}, npm: true, era: "legacy"},
-		{name: "server-filesystem", argv: []string{"npx", "--no", "--", "mcp-server-filesystem", "."}, npm: true, era: "legacy"},
-		{name: "official Go SDK", argv: shell("sdkserver"), era: "modern"},
-		{name: "mcp-go", argv: shell("mcpgoserver"), era: "modern"},
+		{
+			name: "server-everything", argv: []string{"npx", "--no", "--", "mcp-server-everything", "stdio"}, npm: true, era: "legacy",
+			call: &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}},
+		},
+		{
+			name: "server-filesystem", argv: []string{"npx", "--no", "--", "mcp-server-filesystem", "."}, npm: true, era: "legacy",
+			call: &mcp.CallToolParams{Name: "list_allowed_directories"},
+		},
+		{name: "official Go SDK", argv: shell("sdkserver"), era: "modern", call: echo},
+		{name: "mcp-go", argv: shell("mcpgoserver"), era: "modern", call: echo},
 	}
 }
 

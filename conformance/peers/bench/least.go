@@ -48,7 +48,7 @@ func (r callResult) text() (string, error) {
 	return r.Content[0].Text, nil
 }
 
-func dialLeast(_ context.Context, t target) (client, error) {
+func dialLeast(_ context.Context, t target) (peer, error) {
 	proc, err := t.start()
 	if err != nil {
 		return nil, err

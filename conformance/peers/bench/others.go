@@ -15,7 +15,7 @@ var errNoText = errors.New("the result is not one text")
 // sdk is the official Go SDK's client.
 type sdk struct{ session *mcp.ClientSession }
 
-func dialSDK(ctx context.Context, t target) (client, error) {
+func dialSDK(ctx context.Context, t target) (peer, error) {
 	c := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	session, err := c.Connect(ctx, &mcp.CommandTransport{Command: exec.Command(t.path, t.args()...)}, nil)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *sdk) close() error { return c.session.Close() }
 // markLabs is mark3labs/mcp-go's client.
 type markLabs struct{ client *mcpgoclient.Client }
 
-func dialMarkLabs(ctx context.Context, t target) (client, error) {
+func dialMarkLabs(ctx context.Context, t target) (peer, error) {
 	c, err := mcpgoclient.NewStdioMCPClient(t.path, nil, t.args()...)
 	if err != nil {
 		return nil, err

@@ -49,12 +49,16 @@ func (s sample) perCall() time.Duration { return s.elapsed / time.Duration(s.cal
 const (
 	nameRaw   = "raw pipe"
 	nameLeast = "least client"
+	nameSDK   = "official SDK v1.8.0"
+	nameMark  = "mcp-go v1.2.1"
 )
 
 var contenders = []contender{
 	{nameLeast, dialLeast},
-	{"official SDK v1.8.0", dialSDK},
-	{"mcp-go v1.2.1", dialMarkLabs},
+	{nameOurs, dialOursCall},
+	{nameTyped, dialOursTyped},
+	{nameSDK, dialSDK},
+	{nameMark, dialMarkLabs},
 }
 
 // speed is the outcome: samples by cell and name, one a round, rounds aligned.
@@ -75,13 +79,13 @@ func measureSpeed(ctx context.Context, t target, rounds int, slice time.Duration
 	sides := map[string]measurer{nameRaw: pipe.measure}
 	names := []string{nameRaw}
 	for _, c := range contenders {
-		peer, err := c.dial(ctx, t)
+		side, err := c.dial(ctx, t)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		defer peer.close()
+		defer side.close()
 		names = append(names, c.name)
-		sides[c.name] = func(at cell, slice time.Duration) (sample, error) { return measureClient(ctx, peer, at, slice) }
+		sides[c.name] = func(at cell, slice time.Duration) (sample, error) { return measureClient(ctx, side, at, slice) }
 	}
 	s := &speed{names: names, samples: map[cell]map[string][]sample{}}
 	// Round 0 warms everything up and is thrown away.
@@ -117,7 +121,7 @@ func (s *speed) round(round int, at cell, slice time.Duration, sides map[string]
 
 // measureClient lets as many goroutines as the cell has calls in flight call
 // one after another, and checks each answer.
-func measureClient(ctx context.Context, peer client, at cell, slice time.Duration) (sample, error) {
+func measureClient(ctx context.Context, side peer, at cell, slice time.Duration) (sample, error) {
 	var (
 		wg     sync.WaitGroup
 		calls  atomic.Int64
@@ -131,7 +135,7 @@ func measureClient(ctx context.Context, peer client, at cell, slice time.Duratio
 	for range at.inFlight {
 		wg.Go(func() {
 			for time.Since(start) < slice {
-				got, err := peer.call(ctx, body)
+				got, err := side.call(ctx, body)
 				if err == nil && got != body {
 					err = fmt.Errorf("the echo of %d bytes has %d", len(body), len(got))
 				}
@@ -207,5 +211,32 @@ func (s *speed) print(w io.Writer) {
 	}
 }
 
-// unmet are the expectations that the samples do not meet.
-func (s *speed) unmet() []string { return nil }
+// floors are how fast a call has to be against the least client.
+var floors = []struct {
+	at    cell
+	ratio float64
+}{
+	{cell{100, 1}, 0.85},
+	{cell{100, 64}, 0.75},
+}
+
+// unmet are the expectations that the samples do not meet: the floors, and being
+// ahead of the other clients in every cell, type for type with the SDK.
+func (s *speed) unmet() []string {
+	var failed []string
+	below := func(at cell, name, against string, floor float64) {
+		if got := s.ratio(at, name, against); got < floor {
+			failed = append(failed, fmt.Sprintf("%s: %s is at %.2f of the %s, expected at least %.2f", at, name, got, against, floor))
+		}
+	}
+	for _, f := range floors {
+		below(f.at, nameOurs, nameLeast, f.ratio)
+	}
+	for _, at := range cells {
+		for _, name := range []string{nameOurs, nameTyped} {
+			below(at, name, nameSDK, 1)
+			below(at, name, nameMark, 1)
+		}
+	}
+	return failed
+}

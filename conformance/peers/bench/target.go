@@ -23,8 +23,8 @@ func (t target) args() []string {
 	return nil
 }
 
-// client is one side of the comparison, connected and ready.
-type client interface {
+// peer is one side of the comparison, connected and ready.
+type peer interface {
 	// call sends the text to the echo tool and returns what came back.
 	call(ctx context.Context, text string) (string, error)
 	close() error
@@ -33,7 +33,7 @@ type client interface {
 // contender is a client under its name in the table.
 type contender struct {
 	name string
-	dial func(context.Context, target) (client, error)
+	dial func(context.Context, target) (peer, error)
 }
 
 // meta is what a 2026-07-28 request carries (2026-07-28, Base Protocol, _meta).

@@ -18,6 +18,7 @@ type (
 	}
 	countInput struct {
 		File string `json:"file"`
+		Die  bool   `json:"die,omitempty" jsonschema:"kill the server after the execution, before the answer"`
 	}
 	slowInput struct {
 		Millis int `json:"millis"`
@@ -57,10 +58,21 @@ func count(_ context.Context, _ *mcp.CallToolRequest, in countInput) (*mcp.CallT
 	if err != nil {
 		return nil, nil, err
 	}
+	defer f.Close()
 	if _, err := fmt.Fprintln(f, os.Getpid()); err != nil {
 		return nil, nil, err
 	}
-	return text("counted"), nil, f.Close()
+	if in.Die {
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := self.Kill(); err != nil {
+			return nil, nil, err
+		}
+		select {} // the signal is on its way, and no answer may overtake it
+	}
+	return text("counted"), nil, nil
 }
 
 func slow(ctx context.Context, _ *mcp.CallToolRequest, in slowInput) (*mcp.CallToolResult, any, error) {
