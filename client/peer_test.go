@@ -58,7 +58,17 @@ func (p *peer) factory() transports.Factory {
 	return memory.Factory(transports.Pipe, "scripted", p.serve)
 }
 
+// errExit0 ends a life without any error.
+var errExit0 = errors.New("exit status 0")
+
 func (p *peer) serve(ctx context.Context, c *memory.Conn) error {
+	if err := p.live(ctx, c); err != errExit0 {
+		return err
+	}
+	return nil
+}
+
+func (p *peer) live(ctx context.Context, c *memory.Conn) error {
 	p.mu.Lock()
 	l := &life{Conn: c, peer: p, gen: len(p.lives) + 1, die: make(chan error, 1)}
 	p.lives = append(p.lives, l)
@@ -129,6 +139,11 @@ func (l *life) fail(m message, code int, text string) {
 	l.Write(m.Ref, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, m.ID, code, text))
 }
 
+// progress reports progress on a request to whoever asked for it.
+func (l *life) progress(m message, n int) {
+	l.Write(m.Ref, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.ID, n))
+}
+
 func or(s, def string) string {
 	if s == "" {
 		return def
@@ -169,10 +184,15 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // connect connects to p and closes the client when the test, or its bubble, is over.
 func connect(t *testing.T, p *peer, cfg client.Config) *client.Client {
 	t.Helper()
+	return connectTo(t, p.factory(), cfg)
+}
+
+func connectTo(t *testing.T, f transports.Factory, cfg client.Config) *client.Client {
+	t.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = quiet()
 	}
-	c, err := client.Connect(t.Context(), p.factory(), &cfg)
+	c, err := client.Connect(t.Context(), f, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

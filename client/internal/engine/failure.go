@@ -97,6 +97,7 @@ func (e *StartTimeoutError) Error() string {
 
 var (
 	ErrClosed   = errors.New("closed by its owner") // the cause of what ends by Close
+	errSilent   = errors.New("the server ended without saying why")
 	errFactory  = errors.New("the factory returned no transport")
 	errHeldLong = errors.New("nobody served for too long")
 	errHeldFull = errors.New("too many requests wait already")

@@ -72,7 +72,10 @@ func (inc *incarnation) run() (cause error) {
 	if inc.tr = inc.e.Factory.New(); inc.tr == nil {
 		return errFactory
 	}
-	return inc.tr.Serve(inc.ctx, inc.emit)
+	if cause = inc.tr.Serve(inc.ctx, inc.emit); cause == nil { // every end that nobody asked for is a death
+		cause = errSilent
+	}
+	return cause
 }
 
 // emit takes one fact. It runs on the transport's goroutines and does not block.
