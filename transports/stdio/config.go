@@ -61,6 +61,12 @@ type Config struct {
 	// until it takes more; the child never waits for it longer than that.
 	Stderr io.Writer
 
+	// OnStart is called with the server's process once it was started, before the
+	// first event of its incarnation. On Unix its number is its group's too, and
+	// means that group until the end of the incarnation is reported. The server is
+	// not served before OnStart returns.
+	OnStart func(Process)
+
 	// The stop, when Serve's context ends: stdin is closed, and after StdinWait
 	// the group is sent SIGTERM, and after TermWait SIGKILL, whose effect is
 	// awaited for at most KillWait. Windows has no SIGTERM: there the job is

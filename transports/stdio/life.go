@@ -116,6 +116,9 @@ func (l *life) sign(err error) {
 }
 
 func (l *life) run(ctx context.Context) error {
+	if l.conf.OnStart != nil {
+		l.conf.OnStart(l.child.process())
+	}
 	l.out.advance(open)
 	l.emit(transports.Ready{})
 	close(l.ready)

@@ -35,6 +35,28 @@ func TestServeSpeaksWithARealProcess(t *testing.T) {
 	}
 }
 
+func TestOnStartNamesTheProcessBeforeTheFirstEvent(t *testing.T) {
+	var told []stdio.Process
+	conf := role("echo")
+	conf.OnStart = func(p stdio.Process) { told = append(told, p) }
+	started := 0
+	r := start(t, conf, func(e transports.Event) {
+		if _, ok := e.(transports.Ready); ok {
+			started = len(told)
+		}
+	}).ready()
+	if err := syscall.Kill(-told[0].PID, syscall.SIGKILL); err != nil { // the number is the group's
+		t.Fatal(err)
+	}
+	var exit *stdio.ExitError
+	if err := r.ended(); !errors.As(err, &exit) || exit.PID != told[0].PID {
+		t.Errorf("Serve returned %v, and OnStart named %v", err, told)
+	}
+	if len(told) != 1 || started != 1 || told[0].Name == "" {
+		t.Errorf("OnStart named %v, %d of them before Ready; want one process with its name", told, started)
+	}
+}
+
 func TestS7_AnyEndIsADeath(t *testing.T) {
 	for _, tt := range []struct {
 		script string
