@@ -144,3 +144,16 @@ func logbook() (*bytes.Buffer, *slog.Logger) {
 		},
 	}))
 }
+
+// constant is a budget that forgives every death, each after the same delay.
+func constant(t *testing.T, delay time.Duration) policy.Budget {
+	t.Helper()
+	b, err := policy.Tumbling(1000, time.Minute, policy.Constant(delay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// defaultDelay is from a death to its replacement, under the default budget.
+const defaultDelay = 100 * time.Millisecond

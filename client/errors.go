@@ -197,7 +197,7 @@ func public(err error) error {
 		case engine.KindClosed:
 			return ErrClosed
 		case engine.KindNotServing:
-			return &NotServingError{RetryAt: e.RetryAt, Cause: e.Cause}
+			return &NotServingError{RetryAt: e.RetryAt, Cause: public(e.Cause)}
 		case engine.KindPinned:
 			return ErrCursorLost
 		case engine.KindTimeout:

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"slices"
 	"sync"
 	"testing"
 
@@ -22,8 +24,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // peer is a scripted server. The zero value is a modern one that answers tools/call with its
 // generation.
 type peer struct {
-	legacy  bool
-	version string // "" means the newest of its era
+	legacy       bool
+	version      string // "" means the newest of its era
+	capabilities string // "" means tools alone
 	// on takes a request or notification before the defaults do; it reports whether it did, and an
 	// error kills the incarnation.
 	on func(p *life, m message) (handled bool, die error)
@@ -45,6 +48,7 @@ type life struct {
 type message struct {
 	Gen    int             `json:"-"`
 	Ref    uint64          `json:"-"`
+	Header http.Header     `json:"-"`
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
@@ -95,7 +99,7 @@ func (p *peer) live(ctx context.Context, c *memory.Conn) error {
 		if err := json.Unmarshal(out.Frame, &m); err != nil {
 			return fmt.Errorf("the client sent %q: %w", out.Frame, err)
 		}
-		m.Gen, m.Ref = l.gen, out.Ref
+		m.Gen, m.Ref, m.Header = l.gen, out.Ref, out.Header
 		p.mu.Lock()
 		p.log = append(p.log, m)
 		p.mu.Unlock()
@@ -117,14 +121,20 @@ func (l *life) answer(m message) {
 	}
 	switch {
 	case m.Method == "server/discover" && !l.peer.legacy:
-		l.result(m, `{"supportedVersions":[%q],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"%d"}}}`,
-			or(l.peer.version, "2026-07-28"), l.gen)
+		l.result(m, `{"supportedVersions":[%q],"capabilities":%s,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"%d"}}}`,
+			or(l.peer.version, "2026-07-28"), or(l.peer.capabilities, `{"tools":{}}`), l.gen)
 	case m.Method == "initialize" && l.peer.legacy:
-		l.result(m, `{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"scripted","version":"%d"}}`,
-			or(l.peer.version, "2025-11-25"), l.gen)
+		l.result(m, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"scripted","version":"%d"}}`,
+			or(l.peer.version, "2025-11-25"), or(l.peer.capabilities, `{"tools":{}}`), l.gen)
 	case m.Method == "tools/call":
 		l.result(m, `{"content":[{"type":"text","text":"generation %d"}]}`, l.gen)
-	case m.Method == "ping" && l.peer.legacy:
+	case m.Method == "subscriptions/listen" && !l.peer.legacy:
+		var p struct {
+			Notifications json.RawMessage `json:"notifications"`
+		}
+		_ = json.Unmarshal(m.Params, &p)
+		l.ack(m, string(p.Notifications))
+	case l.peer.legacy && slices.Contains([]string{"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}, m.Method):
 		l.result(m, `{}`)
 	default:
 		l.fail(m, -32601, "method not found")
@@ -138,6 +148,23 @@ func (l *life) result(m message, format string, args ...any) {
 func (l *life) fail(m message, code int, text string) {
 	l.Write(m.Ref, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, m.ID, code, text))
 }
+
+// say sends a notification.
+func (l *life) say(method, params string) {
+	l.Write(0, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params))
+}
+
+// ack acknowledges a listen request, with what it grants.
+func (l *life) ack(m message, filter string) {
+	l.say("notifications/subscriptions/acknowledged", fmt.Sprintf(`{"_meta":{%q:%s},"notifications":%s}`, subscriptionID, m.ID, filter))
+}
+
+// tell sends a notification on the stream that a listen request opened.
+func (l *life) tell(listen message, method string) {
+	l.say(method, fmt.Sprintf(`{"_meta":{%q:%s}}`, subscriptionID, listen.ID))
+}
+
+const subscriptionID = "io.modelcontextprotocol/subscriptionId"
 
 // progress reports progress on a request to whoever asked for it.
 func (l *life) progress(m message, n int) {
@@ -165,6 +192,19 @@ func (p *peer) spawned() int {
 	return len(p.lives)
 }
 
+// got returns the messages of a method, in order.
+func (p *peer) got(method string) []message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var of []message
+	for _, m := range p.log {
+		if m.Method == method {
+			of = append(of, m)
+		}
+	}
+	return of
+}
+
 // received lists "generation method" of what the peer got, in order.
 func (p *peer) received() []string {
 	p.mu.Lock()
@@ -176,8 +216,13 @@ func (p *peer) received() []string {
 	return got
 }
 
-// kill ends the newest incarnation.
-func (p *peer) kill() { p.last().die <- errKilled }
+// kill ends the newest incarnation, unless it was told to end already.
+func (p *peer) kill() {
+	select {
+	case p.last().die <- errKilled:
+	default:
+	}
+}
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 

@@ -99,4 +99,8 @@ type call struct {
 // beyond it the oldest go, since each one supersedes those before it.
 const maxProgress = 1024
 
+// mayWait reports whether a call that nothing was written of may wait for somebody
+// else. One that is retained may: what it was retained for has not come yet.
+func (c *call) mayWait() bool { return c.Wait || c.wrote }
+
 func (c *call) size() int64 { return int64(len(c.Params)) + 256 } // 256: about what the rest takes

@@ -32,6 +32,7 @@ type incarnation struct {
 	speaks   atomic.Uint32
 	servedAt time.Time // the loop's own
 	session  *Session  // set before the gate opens
+	endCause error     // set when it is settled; the table's mutex guards it
 
 	notRestored []error // what replay could not; set before the gate opens
 }

@@ -132,6 +132,7 @@ func (e *Engine) settle(s step) {
 	if t.gate != gateEnded {
 		t.gate, t.inc = gateDown, nil
 	}
+	s.inc.endCause = s.cause
 	calls := t.given(s.inc)
 	failed := make([]*Failure, len(calls))
 	for i, c := range calls {
@@ -156,7 +157,7 @@ func (e *Engine) settle(s step) {
 func (e *Engine) keep(c *call, gen uint64, cause error) *Failure {
 	loss := policy.Loss{
 		Kind: policy.Died, Method: c.Method, Opening: c.opened != nil,
-		Shape: policy.Pipe, MayWait: c.Wait, RetryLost: e.RetryLost, Deaths: c.deaths, MaxDeaths: e.MaxDeaths,
+		Shape: policy.Pipe, MayWait: c.mayWait(), RetryLost: e.RetryLost, Deaths: c.deaths, MaxDeaths: e.MaxDeaths,
 	}
 	if c.unsent {
 		loss.Kind = policy.Unsent

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -189,13 +190,13 @@ func (e *Engine) send(c *call, inc *incarnation) {
 // posted and finds the call (not lost), or it was settled while Send ran, and
 // then the call is settled here.
 func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
-	cause := context.Cause(inc.ctx)
-	if cause == nil {
-		cause = transports.ErrGone
-	}
 	t := e.calls
 	t.mu.Lock()
-	if c.phase != sent || !lost && c.Wait {
+	cause := inc.endCause // the context of one that was settled says no more than that
+	if cause == nil {
+		cause = cmp.Or(context.Cause(inc.ctx), transports.ErrGone)
+	}
+	if c.phase != sent || !lost && c.mayWait() {
 		t.mu.Unlock()
 		return
 	}

@@ -1,0 +1,72 @@
+package client_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/respawn-mcp/respawn/client"
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// slowSend is a transport whose Send of a method takes until it is let go: before
+// or after the frame is handed over.
+type slowSend struct {
+	transports.Transport
+	method string
+	before bool
+	letGo  chan struct{}
+}
+
+func (t *slowSend) Send(out transports.Outbound) error {
+	if out.Method == t.method && t.before {
+		<-t.letGo
+	}
+	err := t.Transport.Send(out)
+	if out.Method == t.method && !t.before {
+		<-t.letGo
+	}
+	return err
+}
+
+// A server dies, and its ending is dealt with, while a caller is still inside Send.
+func TestS30_ACallThatIsBeingSentWhenItsServerDiesIsLostLikeAnyOther(t *testing.T) {
+	const method = "resources/read"
+	for _, tt := range []struct {
+		name   string
+		before bool // the death comes before the frame is handed over
+		cfg    client.Config
+		want   string
+	}{
+		{"it was written", false, client.Config{}, "outcome unknown: killed by the test"},
+		{"it was written, and may wait", false, client.Config{WaitForReady: true}, "outcome unknown: killed by the test"},
+		{"it was written and is retried", false, client.Config{RetryLost: true}, "answered by 2"},
+		{"it was not written", true, client.Config{}, "not executed: killed by the test"},
+		{"it was not written and is no lost one", true, client.Config{RetryLost: true}, "not executed: killed by the test"},
+		{"it was not written and may wait", true, client.Config{WaitForReady: true}, "answered by 2"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, late := range []bool{false, true} { // the replacement serves before Send returns
+				synctest.Test(t, func(t *testing.T) {
+					p := swallowing(method, 1)
+					f := p.factory()
+					inner, letGo := f.New, make(chan struct{})
+					f.New = func() transports.Transport {
+						return &slowSend{Transport: inner(), method: method, before: tt.before, letGo: letGo}
+					}
+					c := connectTo(t, f, tt.cfg)
+					said := start(func() string { return generation(t.Context(), c, client.Request{Method: method, Params: mine}) })
+					synctest.Wait()
+					p.kill()
+					synctest.Wait()
+					if late {
+						pass(defaultDelay)
+					}
+					close(letGo)
+					if got := <-said; got != tt.want {
+						t.Errorf("%s, want %s", got, tt.want)
+					}
+				})
+			}
+		})
+	}
+}
