@@ -138,3 +138,11 @@ func (e *ExitError) Error() string {
 }
 
 func (e *ExitError) Unwrap() error { return e.Reason }
+
+// ExitCode is the process's exit code, or -1 if it did not end by one.
+func (e *ExitError) ExitCode() int {
+	if e.Status.Kind != ExitCode {
+		return -1
+	}
+	return e.Status.Code
+}

@@ -80,6 +80,7 @@ type call struct {
 	unsent   bool         // nothing of that attempt was written
 	wrote    bool         // something of an earlier attempt may have been
 	deaths   int
+	given    int      // attempts so far
 	stopped  *Failure // phase sending: what Send's caller must do afterwards
 	lost     bool     // phase sending: the incarnation ended meanwhile
 	progress []Progress
@@ -103,4 +104,4 @@ const maxProgress = 1024
 // else. One that is retained may: what it was retained for has not come yet.
 func (c *call) mayWait() bool { return c.Wait || c.wrote }
 
-func (c *call) size() int64 { return int64(len(c.Params)) + 256 } // 256: about what the rest takes
+func (c *call) size() int64 { return int64(len(c.Params)+len(c.Frame)) + 256 } // 256: about what the rest takes

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
+	"unsafe"
 
 	"github.com/segmentio/encoding/json"
 )
@@ -13,9 +14,9 @@ import (
 // real message comes near; the official SDK stops at 1,000.
 const maxDepth = 1024
 
-// envelope is the part of a message that the engine reads. The values are spans
+// Envelope is the part of a message that the engine reads. The values are spans
 // of the frame.
-type envelope struct {
+type Envelope struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
 	Method  *string         `json:"method"`
@@ -24,13 +25,14 @@ type envelope struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-type messageKind uint8
+// MessageKind is what a message is.
+type MessageKind uint8
 
 const (
-	malformed messageKind = iota
-	response
-	notification
-	request
+	Malformed    MessageKind = iota // no JSON-RPC message
+	Response                        // an answer
+	Notification                    // a request without an id
+	AskedFor                        // a request
 )
 
 var (
@@ -38,8 +40,8 @@ var (
 	errTrailing = errors.New("bytes after the message")
 )
 
-// parse reads an envelope without copying. Field names match by case.
-func parse(frame []byte, env *envelope) error {
+// Parse reads an Envelope without copying. Field names match by case.
+func Parse(frame []byte, env *Envelope) error {
 	if tooDeep(frame) {
 		return errDepth
 	}
@@ -53,23 +55,23 @@ func parse(frame []byte, env *envelope) error {
 	return nil
 }
 
-// kind says what a parsed message is. A null id is no id (JSON-RPC 2.0, section
+// Kind says what a parsed message is. A null id is no id (JSON-RPC 2.0, section
 // 5); both a result and an error, or neither, is no answer.
-func (env *envelope) kind() messageKind {
+func (env *Envelope) Kind() MessageKind {
 	if env.Version != "2.0" {
-		return malformed
+		return Malformed
 	}
 	hasID := len(env.ID) > 0 && !bytes.Equal(env.ID, null)
 	hasError := len(env.Error) > 0 && !bytes.Equal(env.Error, null)
 	switch {
 	case env.Method != nil && hasID:
-		return request
+		return AskedFor
 	case env.Method != nil:
-		return notification
+		return Notification
 	case hasID && (len(env.Result) > 0) != hasError:
-		return response
+		return Response
 	}
-	return malformed
+	return Malformed
 }
 
 var null = []byte("null")
@@ -111,4 +113,12 @@ func looseID(raw []byte) string {
 		return ""
 	}
 	return strconv.FormatUint(uint64(f), 10)
+}
+
+// Splice returns a copy of frame in which span, a part of it, reads text.
+func Splice(frame, span []byte, text string) []byte {
+	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(span))) - uintptr(unsafe.Pointer(unsafe.SliceData(frame))))
+	out := make([]byte, 0, len(frame)-len(span)+len(text))
+	out = append(append(out, frame[:at]...), text...)
+	return append(out, frame[at+len(span):]...)
 }

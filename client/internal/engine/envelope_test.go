@@ -10,40 +10,40 @@ import (
 func TestAMessageIsWhatItsFieldsSay(t *testing.T) {
 	for _, tt := range []struct {
 		frame string
-		want  messageKind
+		want  MessageKind
 		err   bool
 	}{
-		{frame: `{"jsonrpc":"2.0","id":1,"result":{}}`, want: response},
-		{frame: `{"jsonrpc":"2.0","id":1,"result":null}`, want: response},
-		{frame: `{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"m"}}`, want: response},
-		{frame: `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, want: response},
-		{frame: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, want: request},
-		{frame: `{"jsonrpc":"2.0","method":"x","params":{}}`, want: notification},
-		{frame: `{"jsonrpc":"2.0","id":null,"method":"x"}`, want: notification},
-		{frame: `{"jsonrpc":"2.0","id":1}`, want: malformed},
-		{frame: `{"jsonrpc":"2.0","id":1,"error":null}`, want: malformed},
-		{frame: `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`, want: malformed},
-		{frame: `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}`, want: malformed},
-		{frame: `{"jsonrpc":"1.0","id":1,"result":{}}`, want: malformed},
-		{frame: `{"id":1,"result":{}}`, want: malformed},
-		{frame: `{"jsonrpc":"2.0","ID":1,"Result":{}}`, want: malformed},
-		{frame: `{"level":"info"}`, want: malformed},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{}}`, want: Response},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":null}`, want: Response},
+		{frame: `{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"m"}}`, want: Response},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, want: Response},
+		{frame: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, want: AskedFor},
+		{frame: `{"jsonrpc":"2.0","method":"x","params":{}}`, want: Notification},
+		{frame: `{"jsonrpc":"2.0","id":null,"method":"x"}`, want: Notification},
+		{frame: `{"jsonrpc":"2.0","id":1}`, want: Malformed},
+		{frame: `{"jsonrpc":"2.0","id":1,"error":null}`, want: Malformed},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`, want: Malformed},
+		{frame: `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}`, want: Malformed},
+		{frame: `{"jsonrpc":"1.0","id":1,"result":{}}`, want: Malformed},
+		{frame: `{"id":1,"result":{}}`, want: Malformed},
+		{frame: `{"jsonrpc":"2.0","ID":1,"Result":{}}`, want: Malformed},
+		{frame: `{"level":"info"}`, want: Malformed},
 		{frame: `{"jsonrpc":"2.0","id":1,"result":{}} x`, err: true},
 		{frame: `{"jsonrpc":"2.0","id":1,"result":{}}{}`, err: true},
-		{frame: `{"jsonrpc":"2.0","id":1,"result":{}}` + " \t\r", want: response},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":{}}` + " \t\r", want: Response},
 		{frame: `{"jsonrpc":"2.0","id":1,`, err: true},
 		{frame: `{"jsonrpc":2,"id":1,"result":{}}`, err: true},
 		{frame: `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 2<<20), err: true},
-		{frame: `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 1023) + strings.Repeat("]", 1023) + `}`, want: response},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 1023) + strings.Repeat("]", 1023) + `}`, want: Response},
 		{frame: `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 1024) + strings.Repeat("]", 1024) + `}`, err: true},
-		{frame: `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat(`[\"`, 5000) + `"}`, want: response},
+		{frame: `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat(`[\"`, 5000) + `"}`, want: Response},
 	} {
-		var env envelope
-		err := parse([]byte(tt.frame), &env)
+		var env Envelope
+		err := Parse([]byte(tt.frame), &env)
 		if (err != nil) != tt.err {
 			t.Errorf("%.60s: error %v", tt.frame, err)
-		} else if err == nil && env.kind() != tt.want {
-			t.Errorf("%.60s: kind %d, want %d", tt.frame, env.kind(), tt.want)
+		} else if err == nil && env.Kind() != tt.want {
+			t.Errorf("%.60s: kind %d, want %d", tt.frame, env.Kind(), tt.want)
 		}
 	}
 }
@@ -95,15 +95,15 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"a":[1,2,{"b":"\u0000"}]}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","method":"x","params":{"_meta":{}}}`))
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		var env envelope
-		if parse(frame, &env) != nil {
+		var env Envelope
+		if Parse(frame, &env) != nil {
 			return
 		}
-		env.kind()
+		env.Kind()
 		looseID(env.ID)
 		traits(env.Params)
 		if len(env.Params) > 0 && env.Params[0] == '{' {
-			if _, err := appendFrame(nil, "1", "m", env.Params, []byte(`"k":1`), "1"); err == nil && env.kind() == malformed {
+			if _, err := appendFrame(nil, "1", "m", env.Params, []byte(`"k":1`), "1"); err == nil && env.Kind() == Malformed {
 				return
 			}
 		}

@@ -43,6 +43,7 @@ type Failure struct {
 	Method   string
 	Outcome  Outcome
 	Gen      uint64    // of the incarnation it was given to; 0: none
+	Attempts int       // how often it was given to an incarnation
 	Restarts int       // KindExhausted: respawns promised before
 	RetryAt  time.Time // KindNotServing: the earliest use that may help; zero: unknown
 	Idle     bool      // KindTimeout: no progress, rather than the ceiling

@@ -50,7 +50,8 @@ func newIncarnation(e *Engine, gen uint64, era Era) *incarnation {
 	inc := &incarnation{e: e, gen: gen, era: era, begun: e.Clock.Now()}
 	inc.ctx, inc.cancel = context.WithCancelCause(context.Background())
 	inc.speaks.Store(uint32(era))
-	if d := e.StartTimeout; d > 0 {
+	// An owner who runs the first opening waits for somebody else to begin it.
+	if d := e.StartTimeout; d > 0 && (e.Open == nil || e.served) {
 		inc.startTimer.t = e.Clock.AfterFunc(d, func() { inc.cancel(&StartTimeoutError{After: d}) })
 	}
 	return inc

@@ -33,6 +33,9 @@ func (o *Opening) Ask(ctx context.Context, r Request) (Reply, error) {
 	return reply, nil
 }
 
+// Withdraw takes back what its owner posted under an id.
+func (o *Opening) Withdraw(id string) { o.inc.e.Withdraw(id) }
+
 // Notify sends a notification past the gate.
 func (o *Opening) Notify(method string, frame json.RawMessage) error {
 	return o.inc.tr.Send(transports.Outbound{Ref: o.inc.e.ref(), Method: method, Frame: frame})

@@ -24,17 +24,17 @@ func (inc *incarnation) message(frame []byte) {
 		e.Counters.Stale.Add(1)
 		return
 	}
-	var env envelope
-	if err := parse(frame, &env); err != nil {
+	var env Envelope
+	if err := Parse(frame, &env); err != nil {
 		e.malformed(inc, frame, err.Error())
 		return
 	}
-	switch env.kind() {
-	case response:
+	switch env.Kind() {
+	case Response:
 		e.answer(inc, &env, frame)
-	case request:
+	case AskedFor:
 		inc.asked(&env, frame)
-	case notification:
+	case Notification:
 		if *env.Method == "notifications/progress" && e.progress(env.Params) {
 			return
 		}
@@ -53,7 +53,7 @@ func (e *Engine) malformed(inc *incarnation, frame []byte, why string) {
 
 // answer completes the call that a response names. An error without an id is
 // not a response, and concerns nobody (see malformed).
-func (e *Engine) answer(inc *incarnation, env *envelope, frame []byte) {
+func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
 	reply := Reply{Gen: inc.gen, Result: env.Result, Frame: frame}
 	if len(env.Error) > 0 && !bytes.Equal(env.Error, null) {
 		reply.Err, reply.Result = new(RPCError), nil
@@ -117,7 +117,7 @@ func (e *Engine) progress(params json.RawMessage) bool {
 
 // asked takes a request of the peer. A modern server has none to make
 // (2026-07-28, stdio, Receiving Messages), so none is answered.
-func (inc *incarnation) asked(env *envelope, frame []byte) {
+func (inc *incarnation) asked(env *Envelope, frame []byte) {
 	e := inc.e
 	if Era(inc.speaks.Load()) == Modern {
 		e.Counters.Unanswered.Add(1)

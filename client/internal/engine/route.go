@@ -34,6 +34,9 @@ func (inc *incarnation) route(m Incoming) bool {
 			return false
 		}
 		if m.Method == methodCancelled { // a graceful end (2026-07-28, patterns/cancellation)
+			if c.stream.raw != nil {
+				c.stream.told(m, inc.gen)
+			}
 			e.inbox.post(evStreamClose{s: c.stream})
 			return true
 		}

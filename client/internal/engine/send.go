@@ -40,9 +40,9 @@ func (e *Engine) Post(r Request) {
 	}
 }
 
-// Withdraw ends a posted request without telling its Over. It reports whether the
-// peer has it, and then the peer must be told by the caller.
-func (e *Engine) Withdraw(id string) (live bool) {
+// Withdraw ends a posted request without telling its Over. It reports whether an
+// incarnation has it, and which: its owner tells the peer.
+func (e *Engine) Withdraw(id string) (gen uint64, live bool) {
 	t := e.calls
 	t.mu.Lock()
 	c := t.byID[id]
@@ -51,13 +51,16 @@ func (e *Engine) Withdraw(id string) (live bool) {
 	}
 	if c == nil || c.uncancelled {
 		t.mu.Unlock()
-		return false
+		return 0, false
 	}
 	c.Over = nil
-	live = c.phase == sent && !c.unsent
+	live = (c.phase == sent || c.phase == sending) && !c.unsent
+	if live {
+		gen = c.inc.gen
+	}
 	t.mu.Unlock()
 	e.drop(c, &Failure{Kind: KindCaller}, "")
-	return live && !c.unsent
+	return gen, live
 }
 
 // await runs the caller's side of a call that was admitted: its progress
@@ -306,7 +309,7 @@ func (e *Engine) finish(c *call, f *Failure) {
 	t := e.calls
 	t.mu.Lock()
 	mine := *f
-	mine.Method, mine.Outcome = c.Method, NotExecuted
+	mine.Method, mine.Outcome, mine.Attempts = c.Method, NotExecuted, c.given
 	if c.wrote || c.inc != nil && !c.unsent {
 		mine.Outcome = OutcomeUnknown
 	}

@@ -75,7 +75,17 @@ func (e *Engine) SetLogLevel(level string) {
 	e.state.level.Store(&raw)
 }
 
-// live reports whether the current incarnation has accepted a subscription.
+// Subscribed lists the resources that the peer is subscribed to in the legacy era.
+func (e *Engine) Subscribed() (uris []string) {
+	e.state.mu.Lock()
+	defer e.state.mu.Unlock()
+	for _, x := range e.state.subs {
+		uris = append(uris, x.uri)
+	}
+	return uris
+}
+
+// isLive reports whether the current incarnation has accepted a subscription.
 func (s *state) isLive(uri string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,6 +43,7 @@ func newTable() *table {
 // give marks a call as being sent to inc, under a new ref. mu is held.
 func (t *table) give(c *call, inc *incarnation, ref uint64) {
 	c.phase, c.inc, c.ref, c.unsent = sending, inc, ref, false
+	c.given++
 	t.byID[c.id] = c
 	t.byRef[ref] = c
 }

@@ -1,0 +1,73 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/segmentio/encoding/json"
+
+	"github.com/respawn-mcp/respawn/client/internal/engine"
+)
+
+// The codes of the errors that the relay itself answers with. They are outside the
+// ranges that JSON-RPC, the specification and the known SDKs use, so that nobody
+// takes one for the server's (2026-07-28, basic/index, Error codes).
+const (
+	CodeOutcomeUnknown = -31001 // the request may have run
+	CodeNotDelivered   = -31002 // the request provably never ran
+	CodeGaveUp         = -31003 // no server will follow; data.outcome says the rest
+)
+
+// ErrorData is the data of such an error.
+type ErrorData struct {
+	Outcome    string `json:"outcome"`              // "unknown" or "not executed"
+	Generation uint64 `json:"generation,omitempty"` // the server's life that had the request last; 0: none
+	Cause      string `json:"cause,omitempty"`
+	ExitCode   *int   `json:"exitCode,omitempty"` // of the server's process, if it is known
+	Attempt    int    `json:"attempt"`            // how often the request was sent
+}
+
+// failure composes the answer to a request that got none. The message is written
+// for the model that will read it.
+func (r *Relay) failure(m *message, f *engine.Failure) []byte {
+	data := ErrorData{Outcome: "unknown", Generation: f.Gen, Attempt: f.Attempts}
+	if f.Cause != nil {
+		data.Cause = f.Cause.Error()
+	}
+	if exit := exitCoder(nil); errors.As(f.Cause, &exit) && exit.ExitCode() >= 0 {
+		code := exit.ExitCode()
+		data.ExitCode = &code
+	}
+	code, advice := CodeOutcomeUnknown, "The call may have taken effect: check before you make it again."
+	if f.Outcome == engine.NotExecuted {
+		data.Outcome = "not executed"
+		code, advice = CodeNotDelivered, "The call did not run: making it again is safe."
+	}
+	what := "the MCP server %q went away before it answered %s."
+	switch {
+	case f.Kind == engine.KindExhausted || f.Kind == engine.KindClosed || r.engine.State().Terminal():
+		code, what = CodeGaveUp, "the MCP server %q went away and is not started again; %s got no answer."
+	case f.Kind == engine.KindNotServing:
+		what = "the MCP server %q is being restarted and did not come back in time for %s."
+	case f.Kind == engine.KindFull || f.Kind == engine.KindInvalid:
+		what = "the MCP server %q was not sent %s."
+	}
+	raw, err := json.Marshal(struct {
+		Code    int       `json:"code"`
+		Message string    `json:"message"`
+		Data    ErrorData `json:"data"`
+	}{code, fmt.Sprintf("respawn: "+what+" ", r.label, m.method) + advice, data})
+	if err != nil { // nothing above can fail to encode
+		raw = []byte(`{"code":-31001,"message":"respawn: no answer"}`)
+	}
+	return append(append([]byte(`{"jsonrpc":"2.0","id":`+m.id+`,"error":`), raw...), '}')
+}
+
+// exitCoder is a cause of death that knows the exit code of a process; a negative
+// one is not known.
+type exitCoder interface {
+	error
+	ExitCode() int
+}
+
+func emptyResult(id string) []byte { return []byte(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`) }

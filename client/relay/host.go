@@ -1,0 +1,270 @@
+package relay
+
+import (
+	"bytes"
+
+	"github.com/segmentio/encoding/json"
+
+	"github.com/respawn-mcp/respawn/client/internal/engine"
+	"github.com/respawn-mcp/respawn/fsm"
+)
+
+const (
+	methodInitialize  = "initialize"
+	methodInitialized = "notifications/initialized"
+	methodDiscover    = "server/discover"
+	methodListen      = "subscriptions/listen"
+	methodCancelled   = "notifications/cancelled"
+	methodPing        = "ping"
+)
+
+// FromHost takes one message of the host. It does not block, and the frame must
+// not be modified afterwards. What is no JSON-RPC message is logged and dropped;
+// a batch is taken apart, and each of its requests answered by itself.
+func (r *Relay) FromHost(frame []byte) {
+	frame = bytes.TrimSpace(frame)
+	if len(frame) == 0 {
+		return
+	}
+	if frame[0] == '[' {
+		var batch []json.RawMessage
+		if json.Unmarshal(frame, &batch) == nil {
+			for _, one := range batch {
+				r.FromHost(one)
+			}
+			return
+		}
+	}
+	var env engine.Envelope
+	if err := engine.Parse(frame, &env); err != nil {
+		r.cfg.Logger.Warn("the host sent no message", "bytes", len(frame), "err", err)
+		return
+	}
+	switch env.Kind() {
+	case engine.AskedFor:
+		r.request(&message{id: string(env.ID), method: *env.Method, params: env.Params, frame: frame, token: token(env.Params)})
+	case engine.Notification:
+		r.notification(&message{method: *env.Method, params: env.Params, frame: frame})
+	case engine.Response:
+		r.dialogAnswer(&env, frame)
+	default:
+		r.cfg.Logger.Warn("the host sent no message", "bytes", len(frame))
+	}
+}
+
+// token is the progress token of a request, or "".
+func token(params []byte) string {
+	if !bytes.Contains(params, []byte("progressToken")) {
+		return ""
+	}
+	var p struct {
+		Meta struct {
+			Token json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return ""
+	}
+	return string(p.Meta.Token)
+}
+
+// request takes a request of the host. It is answered exactly once.
+func (r *Relay) request(m *message) {
+	r.mu.Lock()
+	if r.live[m.id] != nil {
+		r.mu.Unlock() // an answer could only be taken for the first one's
+		r.cfg.Logger.Warn("the host used an id that is in use", "id", m.id, "method", m.method)
+		return
+	}
+	r.live[m.id] = m
+	if m.token != "" {
+		r.tokens[m.token]++
+	}
+	if r.record == nil {
+		switch {
+		case m.method == methodInitialize || m.method == methodDiscover:
+			r.offer(m)
+			r.mu.Unlock()
+			select {
+			case <-r.engine.Done(): // no server will come for it
+				r.giveUpOpening()
+			default:
+			}
+			return
+		case modernMeta(m.params) != nil && r.opening == nil:
+			r.offer(&message{params: m.params}) // its meta opens; it goes the usual way
+		}
+	}
+	r.mu.Unlock()
+	switch {
+	case m.method == methodListen && !r.legacy():
+		r.listen(m)
+	case m.method == methodPing && r.recovering():
+		r.answer(m, emptyResult(m.id))
+	default:
+		r.post(m)
+	}
+}
+
+// offer hands an opening exchange of the host to the incarnation that waits for
+// it. A newer one takes the place of an older. mu is held.
+func (r *Relay) offer(m *message) {
+	r.opening = m
+	select {
+	case r.opened <- struct{}{}:
+	default:
+	}
+}
+
+// legacy reports whether the host speaks to a legacy server, which has no streams.
+func (r *Relay) legacy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record != nil && r.record.session.Era == engine.Legacy
+}
+
+// recovering reports whether a server that has served is away.
+func (r *Relay) recovering() bool {
+	s := r.engine.State()
+	return r.served.Load() && (s == fsm.Dead || s == fsm.Starting)
+}
+
+// post passes a request on.
+func (r *Relay) post(m *message) {
+	r.engine.Post(engine.Request{
+		Method: m.method, Params: m.params, ID: m.id, Frame: m.frame,
+		Wait: true, Hold: r.hold(),
+		Over: func(reply engine.Reply, f *engine.Failure) { r.over(m, reply, f) },
+	})
+}
+
+// over passes the answer of a request on, or says why there is none.
+func (r *Relay) over(m *message, reply engine.Reply, f *engine.Failure) {
+	switch {
+	case f == nil:
+		if m.method == methodInitialize && reply.Err == nil {
+			r.renew(m, reply)
+		}
+		r.answer(m, reply.Frame)
+	case m.method == methodPing && f.Kind == engine.KindDied:
+		r.answer(m, emptyResult(m.id)) // the relay is there, which is what the host asked
+	default:
+		r.answer(m, r.failure(m, f))
+	}
+}
+
+// answer sends the one answer to a request.
+func (r *Relay) answer(m *message, frame []byte) {
+	if r.forget(m.id) {
+		r.toHost(frame)
+	}
+}
+
+// forget takes a request out of those that owe an answer, and reports whether it
+// was one.
+func (r *Relay) forget(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.live[id]
+	if m == nil {
+		return false
+	}
+	delete(r.live, id)
+	delete(r.streams, id)
+	if m.token != "" {
+		if r.tokens[m.token]--; r.tokens[m.token] <= 0 {
+			delete(r.tokens, m.token)
+		}
+	}
+	return true
+}
+
+// notification passes a notification of the host on.
+func (r *Relay) notification(m *message) {
+	switch m.method {
+	case methodCancelled:
+		r.cancel(m)
+		return
+	case methodInitialized:
+		m.id = idInitialized
+		r.mu.Lock()
+		r.initialized = true
+		r.mu.Unlock()
+	}
+	r.engine.Post(engine.Request{
+		Method: m.method, Params: m.params, ID: m.id, Frame: m.frame, Notify: true,
+		Wait: true, Hold: r.hold(),
+		Over: func(_ engine.Reply, f *engine.Failure) {
+			if f != nil {
+				r.cfg.Logger.Warn("a notification of the host was lost", "method", m.method, "err", f)
+			}
+		},
+	})
+}
+
+// idInitialized names the host's notifications/initialized while it waits, so that
+// a replay, which sends it too, can take it back. No JSON text looks like it.
+const idInitialized = "initialized"
+
+// cancel takes the host's word that it no longer waits for a request. The server
+// is told if it has the request: not if that still waits or was on a server that
+// died, and never of an initialize (2025-11-25, cancellation).
+func (r *Relay) cancel(m *message) {
+	var p struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(m.params, &p) != nil {
+		return
+	}
+	id := string(p.ID)
+	r.mu.Lock()
+	target, stream := r.live[id], r.streams[id]
+	r.mu.Unlock()
+	if target == nil || target.method == methodInitialize {
+		return
+	}
+	if stream != nil {
+		stream.Close() // tells the server itself, if that holds the stream
+		r.forget(id)
+		return
+	}
+	gen, live := r.engine.Withdraw(id)
+	r.forget(id)
+	if live {
+		r.engine.Post(engine.Request{
+			Method: m.method, Params: m.params, Frame: m.frame, Notify: true, Pin: gen,
+			Over: func(engine.Reply, *engine.Failure) {},
+		})
+	}
+}
+
+// listen opens a stream for the host. It outlives the server: a replacement is
+// asked for the same under the same id.
+func (r *Relay) listen(m *message) {
+	var p struct {
+		Notifications engine.Filter `json:"notifications"`
+	}
+	if json.Unmarshal(m.params, &p) != nil {
+		r.post(m) // the server says what is wrong with it
+		return
+	}
+	raw := engine.RawStream{
+		ID: m.id, Frame: m.frame,
+		Over: func(reply engine.Reply, f *engine.Failure) { r.over(m, reply, f) },
+	}
+	s, f := r.engine.ListenRaw(p.Notifications, raw, func(in engine.Incoming, _ uint64) {
+		if in.Method == methodCancelled { // a graceful end, which is all the host gets
+			r.forget(m.id)
+		}
+		r.toHost(in.Frame)
+	})
+	if f != nil {
+		r.over(m, engine.Reply{}, f)
+		return
+	}
+	r.mu.Lock()
+	if r.live[m.id] != nil {
+		r.streams[m.id] = s
+	}
+	r.mu.Unlock()
+}

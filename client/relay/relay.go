@@ -1,0 +1,206 @@
+// Package relay puts recovery between a host and an MCP server, message by
+// message. The host speaks to one server that never dies until its budget is
+// spent; the relay passes every message on as its bytes came, and itself replays
+// after a restart what the new server must know.
+//
+// It is for bridges and adapters. A program that makes calls of its own wants
+// package client.
+package relay
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/respawn-mcp/respawn/client/internal/engine"
+	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/policy"
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// The defaults of [Config].
+const (
+	// DefaultHold is what a host's own timeouts, mostly 30 to 60 s, leave room for.
+	DefaultHold         = 20 * time.Second
+	DefaultMaxHeld      = 256
+	DefaultMaxHeldBytes = 8 << 20
+	// DefaultStartTimeout bounds a replacement's start; the first start waits for
+	// the host, whose own timeout bounds it.
+	DefaultStartTimeout = 120 * time.Second
+)
+
+// maxDeaths is how many deaths a read may survive. It was in flight at the third
+// and may be the cause of all three: it must not spend the whole budget.
+const maxDeaths = 2
+
+// ownIDs is where the engine's own request ids and the ids of dialogs begin: far
+// above what a host counts to, and exact in every JSON library (2^53).
+const ownIDs = 1 << 50
+
+// Config says how a [Relay] behaves. The zero value, and nil, work. A duration of
+// 0 means the default, a negative one means none.
+type Config struct {
+	Budget policy.Budget // default: policy.Patient(), over HTTP policy.Unlimited()
+	Rules  policy.Rules  // default: policy.DefaultRules()
+	// NoRetry does not send lost reads again. By default they are, after their
+	// first and second death.
+	NoRetry bool
+
+	Hold         time.Duration // how long a request waits in all while nobody serves; 20 s
+	MaxHeld      int           // requests that may wait; 256
+	MaxHeldBytes int64         // ... and their bytes; 8 MiB
+	StartTimeout time.Duration // from the start of a replacement to its serving; 120 s
+
+	// ExitOnDrift ends the relay when a replacement declares other capabilities
+	// than the host was told of. Default: it is logged.
+	ExitOnDrift bool
+
+	Clock  clock.Clock  // default: the real one
+	Logger *slog.Logger // default: slog.Default()
+
+	OnTransition func(fsm.Transition)
+	OnEnd        func(Ended)
+}
+
+// Ended reports one close of the server, or of the promise of another one.
+type Ended struct {
+	Gen       uint64
+	Cause     error
+	Uptime    time.Duration
+	Verdict   policy.Verdict
+	Restarts  int
+	Withdrawn bool
+}
+
+// Relay carries messages between one host and one server over all the server's
+// lives. Its methods are safe for concurrent use.
+type Relay struct {
+	cfg    Config
+	label  string
+	engine *engine.Engine
+	toHost func([]byte)
+	done   chan struct{}
+
+	mu          sync.Mutex
+	record      *record  // the opening exchange in force; nil: none was answered yet
+	opening     *message // the host's opening exchange that waits for a server
+	opened      chan struct{}
+	initialized bool // the host has sent notifications/initialized
+	live        map[string]*message
+	tokens      map[string]int // progress tokens in flight
+	streams     map[string]*engine.Stream
+	dialogs     map[string]dialog
+	dialogID    uint64
+
+	served atomic.Bool
+}
+
+// message is one message of the host.
+type message struct {
+	id     string
+	method string
+	params []byte
+	frame  []byte
+	token  string // its progress token's JSON text; "" for none
+}
+
+// New starts the server behind f. toHost takes each message for the host; it is
+// called from several goroutines, must not block and must not modify the frame.
+// cfg may be nil and is copied.
+func New(f transports.Factory, toHost func(frame []byte), cfg *Config) (*Relay, error) {
+	r := &Relay{
+		label: f.Label, toHost: toHost, done: make(chan struct{}), opened: make(chan struct{}, 1),
+		live: map[string]*message{}, tokens: map[string]int{},
+		streams: map[string]*engine.Stream{}, dialogs: map[string]dialog{}, dialogID: ownIDs,
+	}
+	if cfg != nil {
+		r.cfg = *cfg
+	}
+	if err := r.cfg.Rules.Validate(); err != nil {
+		return nil, err
+	}
+	r.engine = engine.New(r.options(f))
+	r.engine.Start()
+	go func() {
+		<-r.engine.Done()
+		r.giveUpOpening()
+		close(r.done)
+	}()
+	return r, nil
+}
+
+func (r *Relay) options(f transports.Factory) engine.Options {
+	o := engine.Options{
+		Factory: f, Face: (*face)(r), Open: r.open, FreeStart: true, FirstID: ownIDs,
+		Budget: r.cfg.Budget, Rules: r.cfg.Rules, RetryLost: !r.cfg.NoRetry, MaxDeaths: maxDeaths,
+		WaitForReady: true,
+		StartTimeout: duration(r.cfg.StartTimeout, DefaultStartTimeout),
+		MaxHeld:      cmp.Or(r.cfg.MaxHeld, DefaultMaxHeld),
+		MaxHeldBytes: cmp.Or(r.cfg.MaxHeldBytes, DefaultMaxHeldBytes),
+		Clock:        r.cfg.Clock, Logger: r.cfg.Logger,
+		OnTransition: r.cfg.OnTransition, OnEnd: r.ended, OnReconnect: r.recovered,
+	}
+	if o.Budget == nil {
+		o.Budget = policy.Patient()
+		if f.Shape == transports.Posts {
+			o.Budget = policy.Unlimited()
+		}
+	}
+	if f.Shape == transports.Posts {
+		o.Rand = rand.Float64
+	}
+	if o.Clock == nil {
+		o.Clock = clock.New()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	r.cfg.Logger = o.Logger
+	return o
+}
+
+func duration(d, def time.Duration) time.Duration {
+	switch {
+	case d == 0:
+		return def
+	case d < 0:
+		return 0
+	}
+	return d
+}
+
+// State returns where the server is in its lives.
+func (r *Relay) State() fsm.State { return r.engine.State() }
+
+// Served reports whether the first opening exchange was ever answered.
+func (r *Relay) Served() bool { return r.served.Load() }
+
+// Done is closed when nothing runs any more: after Close, or when the budget is
+// spent. Every request of the host has been answered then.
+func (r *Relay) Done() <-chan struct{} { return r.done }
+
+// Err returns the cause of the last server's end once no other will follow, and
+// nil before and after Close.
+func (r *Relay) Err() error {
+	f, ok := r.engine.Err().(*engine.Failure)
+	if !ok || f.Kind == engine.KindClosed {
+		return nil
+	}
+	return f.Cause
+}
+
+// Close stops the server at once. It returns when nothing runs any more, or with
+// ctx's error; the stop goes on then.
+func (r *Relay) Close(ctx context.Context) error {
+	if err := r.engine.Close(ctx); err != nil {
+		return err
+	}
+	<-r.done
+	return nil
+}
