@@ -111,6 +111,9 @@ type Conn struct {
 // cause of ctx when that is done.
 func (c *Conn) Read(ctx context.Context) (transports.Outbound, error) {
 	for {
+		if ctx.Err() != nil { // first, or busy senders would keep a peer from leaving
+			return transports.Outbound{}, context.Cause(ctx)
+		}
 		if out, ok := c.next(); ok {
 			if out.ID == "" && out.Op == transports.OpMessage {
 				c.Emit(transports.Sent{Ref: out.Ref})

@@ -1,3 +1,5 @@
+//go:build unix
+
 package stdio_test
 
 import (
@@ -17,7 +19,9 @@ import (
 
 func init() {
 	// mirror sends each line back as it came, as lightly as can be.
-	roles["mirror"] = func([]string) { io.CopyBuffer(struct{ io.Writer }{os.Stdout}, struct{ io.Reader }{os.Stdin}, make([]byte, 256<<10)) }
+	roles["mirror"] = func([]string) {
+		io.CopyBuffer(struct{ io.Writer }{os.Stdout}, struct{ io.Reader }{os.Stdin}, make([]byte, 256<<10))
+	}
 }
 
 // BenchmarkEcho compares the transport with the floor, both measured in the same
@@ -162,4 +166,3 @@ func call(b *testing.B, callers int, send func() error, answers <-chan []byte) {
 	running.Wait()
 	b.StopTimer()
 }
-

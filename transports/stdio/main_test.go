@@ -4,14 +4,14 @@ package stdio_test
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"testing"
+
+	"github.com/respawn-mcp/respawn/conformance"
 )
 
 // The test binary is its own server: with roleVar set it plays that role and
@@ -61,24 +61,11 @@ func echo(r io.Reader, w io.Writer) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	for {
 		line, err := in.ReadBytes('\n')
-		if len(line) > 0 {
-			if id := requestID(line); id != nil {
-				fmt.Fprintf(w, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n", id)
-			}
+		if reply, ok := conformance.EchoReply(line); ok {
+			w.Write(append(reply, '\n'))
 		}
 		if err != nil {
 			return
 		}
 	}
-}
-
-func requestID(line []byte) json.RawMessage {
-	var m struct {
-		ID     json.RawMessage `json:"id"`
-		Method *string         `json:"method"`
-	}
-	if json.Unmarshal(bytes.TrimSpace(line), &m) != nil || m.Method == nil {
-		return nil
-	}
-	return m.ID
 }

@@ -45,13 +45,15 @@ func role(name string, args ...string) stdio.Config {
 	if err != nil {
 		panic(err)
 	}
-	return stdio.Config{Path: exe, Args: args, Label: name, Env: append(os.Environ(), roleVar+"="+name)}
+	// A server under the race detector would stay a second at its end.
+	env := append(os.Environ(), roleVar+"="+name, "GORACE=atexit_sleep_ms=0")
+	return stdio.Config{Path: exe, Args: args, Label: name, Env: env}
 }
 
 // shell is a Config that runs a script. "$SELF" in it is this test binary.
 func shell(script string) stdio.Config {
 	conf := role("", script)
-	conf.Env = append(os.Environ(), "SELF="+conf.Path)
+	conf.Env = append(os.Environ(), "SELF="+conf.Path, "GORACE=atexit_sleep_ms=0")
 	conf.Path, conf.Args, conf.Label = "/bin/sh", []string{"-c", script}, "sh"
 	return conf
 }
