@@ -6,10 +6,12 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/respawn-mcp/respawn/conformance"
 )
@@ -54,7 +56,9 @@ var roles = map[string]func(args []string){
 	"print": func(args []string) { io.WriteString(os.Stdout, args[0]) },
 }
 
-func forever() { select {} }
+// forever is no empty select: without cgo the runtime would call that a deadlock
+// and exit.
+func forever() { time.Sleep(math.MaxInt64) }
 
 // echo answers each request in order and lets everything else pass.
 func echo(r io.Reader, w io.Writer) {
