@@ -31,6 +31,9 @@ func Connect(ctx context.Context, f transports.Factory, cfg *Config) (*Client, e
 	if cfg != nil {
 		c.cfg = *cfg
 	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("client: connect %s: %w", f.Label, context.Cause(ctx))
+	}
 	if f.New == nil {
 		return nil, fmt.Errorf("client: connect %s: the factory has no New", f.Label)
 	}
@@ -147,6 +150,9 @@ func (c *Client) do(ctx context.Context, r Request, pin uint64) (Response, error
 // of [Client.Call].
 func (c *Client) Notify(ctx context.Context, method string, params any) error {
 	raw, err := encode(params)
+	if method == "" {
+		err = errNoMethod
+	}
 	if err != nil {
 		return &InvalidRequestError{Method: method, Err: err}
 	}
