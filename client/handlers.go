@@ -117,7 +117,8 @@ type askKey struct {
 }
 
 // take runs the handler of a request on a goroutine of its own, which the end of
-// the incarnation, and the server's cancel, interrupt.
+// the incarnation, and the server's cancel, interrupt. A second request under an
+// id that is still open is dropped.
 func (a *asks) take(ctx context.Context, cfg *Config, gen uint64, m engine.Incoming, reply func(engine.Answer)) {
 	if !cfg.answers(m.Method) {
 		reply(engine.Answer{Err: &engine.RPCError{Code: codeMethodNotFound, Message: "method not found: " + m.Method}})
@@ -128,6 +129,11 @@ func (a *asks) take(ctx context.Context, cfg *Config, gen uint64, m engine.Incom
 	a.mu.Lock()
 	if a.open == nil {
 		a.open = map[askKey]context.CancelFunc{}
+	}
+	if a.open[key] != nil { // any answer would end the first (JSON-RPC 2.0, section 4: ids correlate)
+		a.mu.Unlock()
+		cancel()
+		return
 	}
 	a.open[key] = cancel
 	a.mu.Unlock()
