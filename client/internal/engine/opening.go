@@ -106,7 +106,6 @@ func (inc *incarnation) probe(ctx context.Context) (*Session, error) {
 	defer stop()
 	select {
 	case <-probe.done:
-		inc.probing.Store(false)
 		s, err := inc.discover(ctx, probe, false)
 		if errors.Is(err, errNotModern) {
 			return inc.initialize(ctx, "")
@@ -116,7 +115,6 @@ func (inc *incarnation) probe(ctx context.Context) (*Session, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	inc.probing.Store(false)
 	s, err := inc.initialize(ctx, "")
 	if answered := new(RPCError); err == nil || !errors.As(err, &answered) {
 		inc.e.drop(probe, &Failure{Kind: KindCaller}, "")

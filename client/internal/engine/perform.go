@@ -45,6 +45,7 @@ func (e *Engine) perform(s step) {
 }
 
 func (e *Engine) spawn() {
+	e.calls.starting()
 	e.cur = newIncarnation(e, e.machine.Snapshot().Gen, e.era)
 	e.running++
 	go e.cur.serve()

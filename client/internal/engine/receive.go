@@ -76,6 +76,9 @@ func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
 	}
 	t.withdraw(c)
 	c.phase, c.reply = over, reply
+	if c.opened != nil {
+		inc.probing.Store(false)
+	}
 	if reply.Err == nil {
 		e.state.learn(c)
 	}

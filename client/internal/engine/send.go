@@ -204,8 +204,11 @@ func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
 		return
 	}
 	f := &Failure{Kind: KindNotServing, Gen: inc.gen, Cause: cause}
-	if lost {
+	switch {
+	case lost:
 		f = e.keep(c, inc.gen, cause)
+	case t.gate == gateEnded:
+		f = t.terminal
 	}
 	next := t.inc
 	again := f == nil && t.gate == gateOpen // a replacement serves by now

@@ -115,6 +115,14 @@ func sortCalls(calls []*call) {
 	slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.serial, b.serial) })
 }
 
+// starting forgets when a replacement was to start: nobody knows how long that
+// takes.
+func (t *table) starting() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retryAt = time.Time{}
+}
+
 // opening parks new calls until those that wait have been sent.
 func (t *table) opening() {
 	t.mu.Lock()
