@@ -31,7 +31,7 @@ type peer struct {
 	// error kills the incarnation.
 	on func(p *life, m message) (handled bool, die error)
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards version too
 	lives []*life
 	log   []message
 }
@@ -119,13 +119,16 @@ func (l *life) answer(m message) {
 	if len(m.ID) == 0 || m.Method == "" {
 		return
 	}
+	l.peer.mu.Lock()
+	version := l.peer.version
+	l.peer.mu.Unlock()
 	switch {
 	case m.Method == "server/discover" && !l.peer.legacy:
 		l.result(m, `{"supportedVersions":[%q],"capabilities":%s,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"%d"}}}`,
-			or(l.peer.version, "2026-07-28"), or(l.peer.capabilities, `{"tools":{}}`), l.gen)
+			or(version, "2026-07-28"), or(l.peer.capabilities, `{"tools":{}}`), l.gen)
 	case m.Method == "initialize" && l.peer.legacy:
 		l.result(m, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"scripted","version":"%d"}}`,
-			or(l.peer.version, "2025-11-25"), or(l.peer.capabilities, `{"tools":{}}`), l.gen)
+			or(version, "2025-11-25"), or(l.peer.capabilities, `{"tools":{}}`), l.gen)
 	case m.Method == "tools/call":
 		l.result(m, `{"content":[{"type":"text","text":"generation %d"}]}`, l.gen)
 	case m.Method == "subscriptions/listen" && !l.peer.legacy:
@@ -214,6 +217,13 @@ func (p *peer) received() []string {
 		got = append(got, fmt.Sprintf("%d %s", m.Gen, or(m.Method, "reply")))
 	}
 	return got
+}
+
+// speak sets the protocol version from now on.
+func (p *peer) speak(version string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.version = version
 }
 
 // kill ends the newest incarnation, unless it was told to end already.

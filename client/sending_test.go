@@ -1,10 +1,12 @@
 package client_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
 	"github.com/respawn-mcp/respawn/client"
+	"github.com/respawn-mcp/respawn/policy"
 	"github.com/respawn-mcp/respawn/transports"
 )
 
@@ -67,6 +69,52 @@ func TestS30_ACallThatIsBeingSentWhenItsServerDiesIsLostLikeAnyOther(t *testing.
 					}
 				})
 			}
+		})
+	}
+}
+
+// No incarnation follows while a caller is still inside Send.
+func TestS30_ASendMayOutlastThePeer(t *testing.T) {
+	const closed, exhausted = "client: closed", "exhausted after 0 restarts"
+	for _, tt := range []struct {
+		name   string
+		before bool // the end comes before the frame is handed over
+		cfg    client.Config
+		end    func(p *peer, c *client.Client)
+		want   string
+	}{
+		{"it was written, closed", false, client.Config{}, func(_ *peer, c *client.Client) { go c.Close(context.Background()) }, "outcome unknown: " + closed},
+		{"it was not written, closed", true, client.Config{}, func(_ *peer, c *client.Client) { go c.Close(context.Background()) }, "not executed: " + closed},
+		{
+			"it was not written and may wait, closed", true,
+			client.Config{WaitForReady: true},
+			func(_ *peer, c *client.Client) { go c.Close(context.Background()) }, "not executed: " + closed,
+		},
+		{"it was written, exhausted", false, client.Config{Budget: policy.Never()}, func(p *peer, _ *client.Client) { p.kill() }, "outcome unknown: " + exhausted},
+		{
+			"it was not written and may wait, exhausted", true,
+			client.Config{Budget: policy.Never(), WaitForReady: true},
+			func(p *peer, _ *client.Client) { p.kill() }, "not executed: " + exhausted,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := swallowing("tools/call", 1)
+				f := p.factory()
+				inner, letGo := f.New, make(chan struct{})
+				f.New = func() transports.Transport {
+					return &slowSend{Transport: inner(), method: "tools/call", before: tt.before, letGo: letGo}
+				}
+				c := connectTo(t, f, tt.cfg)
+				said := start(func() string { return tool(t.Context(), c) })
+				synctest.Wait()
+				tt.end(p, c)
+				<-c.Done()
+				close(letGo)
+				if got := <-said; got != tt.want {
+					t.Errorf("%s, want %s", got, tt.want)
+				}
+			})
 		})
 	}
 }

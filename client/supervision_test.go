@@ -205,10 +205,11 @@ func TestS8_AReplacedIncarnationIsGoneBeforeTheNextStarts(t *testing.T) {
 			})
 		}
 		c := connectTo(t, f, client.Config{Budget: policy.Unlimited(), WaitForReady: true})
-		for range 5 {
+		for gen := 2; gen <= 6; gen++ {
 			p.kill()
-			if got := tool(t.Context(), c); got[:10] != "generation" && got != "outcome unknown: killed by the test" {
-				t.Error(got)
+			synctest.Wait()
+			if want, got := fmt.Sprintf("generation %d", gen), tool(t.Context(), c); got != want {
+				t.Errorf("a call after %d deaths: %s, want %s", gen-1, got, want)
 			}
 		}
 		if err := c.Close(t.Context()); err != nil {
