@@ -18,5 +18,5 @@ var registerT = []Requirement{
 	gap("T15", "A local error never looks like the peer's."),
 	part("T16", "After policy called a session gone, its next message and the return of its Serve are stale.", "missing: a real session", "TestT16_WhatAnEndedIncarnationStillDoesIsStale", "TestT16_AGenerationThatMovesTooLateIsFound"),
 	gap("T17", "Nothing blocks the loop: re-sends, reader and server cannot wait for each other in a circle."),
-	gap("T18", "A late answer to the era probe keeps a slow modern server modern."),
+	met("T18", "A late answer to the era probe keeps a slow modern server modern.", "TestT18_ALateAnswerToTheProbeKeepsASlowServerModern"),
 }
