@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -157,3 +158,6 @@ func constant(t *testing.T, delay time.Duration) policy.Budget {
 
 // defaultDelay is from a death to its replacement, under the default budget.
 const defaultDelay = 100 * time.Millisecond
+
+// sorted is a copy of lines whose order does not matter.
+func sorted(lines []string) []string { return slices.Sorted(slices.Values(lines)) }

@@ -58,6 +58,10 @@ var ErrUnresponsive = errors.New("client: the server did not answer any liveness
 // ErrShed ends a subscription whose callback is too slow: 1,024 notifications wait.
 var ErrShed = errors.New("client: the subscription's callback is too slow")
 
+// ErrNotAcknowledged says that a subscription was ended, by its owner or gracefully
+// by the server, before any server had agreed to it.
+var ErrNotAcknowledged = errors.New("client: the subscription ended before a server agreed to it")
+
 // LostError is how every request ends that gets no answer. Cause is why: an
 // [*ExhaustedError], [ErrClosed], [*NotServingError], [*TimeoutError], an error of
 // the caller's context, or the cause of the server's death.

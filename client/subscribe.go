@@ -50,28 +50,43 @@ func (c *Client) Listen(ctx context.Context, f Filter, told func(Notification)) 
 func (s *Subscription) ID() string { return s.stream.ID }
 
 // Acknowledged waits until a server has agreed to the subscription once, and
-// returns what the last one agreed to, which may be less than was asked for. It
-// returns the subscription's error if that ended before, or ctx's.
+// returns what the last one agreed to, which may be less than was asked for. If
+// the subscription ended before, it returns why, or [ErrNotAcknowledged] where
+// nobody is to blame; if ctx ends, its error.
 func (s *Subscription) Acknowledged(ctx context.Context) (Filter, error) {
-	select {
-	case <-s.stream.Opened():
-	case <-ctx.Done():
-		return Filter{}, context.Cause(ctx)
+	if err := wait(ctx, s.stream.Opened()); err != nil {
+		return Filter{}, err
 	}
 	f, ok := s.stream.Acknowledged()
-	if !ok {
-		return Filter{}, s.err()
+	if ok {
+		return Filter(f), nil
 	}
-	return Filter(f), nil
+	if err := s.err(); err != nil {
+		return Filter{}, err
+	}
+	return Filter{}, ErrNotAcknowledged
 }
 
 // Wait waits for the end and returns why: nil if the server or [Subscription.Close]
 // ended it, a [*PeerError] if the server refused it, [ErrShed], [ErrClosed] or an
 // [*ExhaustedError] of the client, or ctx's error while it goes on.
 func (s *Subscription) Wait(ctx context.Context) error {
+	if err := wait(ctx, s.stream.Done()); err != nil {
+		return err
+	}
+	return s.err()
+}
+
+// wait waits for done; that counts even if ctx has ended, too.
+func wait(ctx context.Context, done <-chan struct{}) error {
 	select {
-	case <-s.stream.Done():
-		return s.err()
+	case <-done:
+		return nil
+	default:
+	}
+	select {
+	case <-done:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

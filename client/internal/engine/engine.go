@@ -195,6 +195,10 @@ func (e *Engine) handle(ev any) {
 	case evStreamDue:
 		e.streamDue(ev.s, ev.gen)
 	case evStreamClose:
+		if ev.byPeer {
+			e.endStream(ev.s, nil, "")
+			return
+		}
 		e.closeStream(ev.s, ev.err)
 	case evWatch:
 		e.checkLife(ev.inc)

@@ -19,7 +19,7 @@ func (e *Engine) subscribe(s *Stream) {
 			missing = append(missing, uri)
 		}
 	}
-	s.refusal, s.asked = nil, len(missing)
+	s.refusal, s.failed, s.asked = nil, nil, len(missing)
 	if s.asked == 0 {
 		e.grant(s)
 		return
@@ -35,17 +35,31 @@ func (e *Engine) subscribe(s *Stream) {
 	}
 }
 
-// subscribed takes the end of one of those requests.
+// subscribed takes the end of one of those requests. An answer of the peer is
+// final; a request without one is made again with the stream's next opening.
 func (e *Engine) subscribed(s *Stream, c *call) {
-	if c.Method != methodSubscribe || c.streamGen != s.snap.Gen || s.asked == 0 {
-		return // of an earlier opening
+	switch {
+	case c.Method != methodSubscribe:
+		return
+	case s.snap.State.Terminal(): // it was closed meanwhile
+		e.unsubscribe(s)
+		return
+	case c.streamGen != s.snap.Gen || s.asked == 0: // of an earlier opening
+		return
 	}
-	if err := c.err(); err != nil {
-		s.refusal = err
+	if c.fail != nil {
+		s.failed = c.fail
+	} else if c.reply.Err != nil {
+		s.refusal = c.reply.Err
 	}
-	if s.asked--; s.asked == 0 {
-		e.grant(s)
+	if s.asked--; s.asked > 0 {
+		return
 	}
+	if s.failed != nil {
+		e.retryStream(s, s.failed)
+		return
+	}
+	e.grant(s)
 }
 
 // grant acknowledges a legacy stream: the changes that the server says it
@@ -73,14 +87,16 @@ func (e *Engine) grant(s *Stream) {
 	s.mu.Unlock()
 }
 
-// unsubscribe ends the subscriptions that only this stream wanted.
+// unsubscribe ends the subscriptions that only this stream wanted, and sees to it
+// that no later incarnation is asked for them.
 func (e *Engine) unsubscribe(s *Stream) {
-	if session := e.session.Load(); session == nil || session.Era != Legacy || !e.calls.open() {
-		return
-	}
+	session := e.session.Load()
+	tell := session != nil && session.Era == Legacy && e.calls.open()
 	for _, uri := range s.filter.URIs {
-		wanted := slices.ContainsFunc(e.streams, func(x *Stream) bool { return slices.Contains(x.filter.URIs, uri) })
-		if !wanted && e.state.isOwn(uri) && e.state.isLive(uri) {
+		if slices.ContainsFunc(e.streams, func(x *Stream) bool { return slices.Contains(x.filter.URIs, uri) }) {
+			continue
+		}
+		if live := e.state.forget(uri); live && tell {
 			e.giveTo(e.cur, &call{
 				Request: Request{Method: methodUnsubscribe, Params: object("uri", appendString(nil, uri)), Idle: e.RequestTimeout},
 				done:    make(chan struct{}),

@@ -18,11 +18,12 @@ func (inc *incarnation) route(m Incoming) bool {
 		URI       string          `json:"uri"`
 		RequestID json.RawMessage `json:"requestId"`
 	}
-	if _, err := json.Parse(m.Params, &p, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields); err != nil && len(m.Params) > 0 {
-		return false
-	}
-	if slices.Contains(changes, m.Method) {
+	_, err := json.Parse(m.Params, &p, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields)
+	if slices.Contains(changes, m.Method) { // something did, whatever the params are
 		e.Face.Changed(m.Method, p.URI)
+	}
+	if err != nil && len(m.Params) > 0 {
+		return false
 	}
 	id := p.Meta.Subscription
 	if m.Method == methodCancelled {
@@ -30,14 +31,14 @@ func (inc *incarnation) route(m Incoming) bool {
 	}
 	if len(id) > 0 {
 		c := e.calls.find(inc, id)
-		if c == nil || c.stream == nil {
+		if c == nil || c.stream == nil || c.Method != methodListen { // a legacy peer cancels requests of its own
 			return false
 		}
 		if m.Method == methodCancelled { // a graceful end (2026-07-28, patterns/cancellation)
 			if c.stream.raw != nil {
 				c.stream.told(m, inc.gen)
 			}
-			e.inbox.post(evStreamClose{s: c.stream})
+			e.inbox.post(evStreamClose{s: c.stream, byPeer: true})
 			return true
 		}
 		c.stream.take(m, inc.gen, c)

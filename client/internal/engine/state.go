@@ -57,8 +57,10 @@ func (s *state) learn(c *call) {
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.subs, func(x subscribed) bool { return x.uri == p.URI })
 	switch {
-	case c.Method == methodSetLevel:
+	case c.Method == methodSetLevel && len(p.Level) > 0:
 		s.level.Store(&p.Level)
+	case c.Method == methodSetLevel, p.URI == "": // it told the peer nothing
+	case c.Method == methodSubscribe && i < 0 && c.opened != nil: // given up while it was replayed
 	case c.Method == methodSubscribe && i < 0:
 		s.subs = append(s.subs, subscribed{uri: p.URI, own: c.stream != nil, live: true})
 	case c.Method == methodSubscribe:
@@ -92,11 +94,18 @@ func (s *state) isLive(uri string) bool {
 	return slices.ContainsFunc(s.subs, func(x subscribed) bool { return x.uri == uri && x.live })
 }
 
-// isOwn reports whether a subscription exists only for streams.
-func (s *state) isOwn(uri string) bool {
+// forget gives up a subscription if it was made for streams alone, and reports
+// whether the current incarnation holds it.
+func (s *state) forget(uri string) (live bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.subs, func(x subscribed) bool { return x.uri == uri && x.own })
+	i := slices.IndexFunc(s.subs, func(x subscribed) bool { return x.uri == uri && x.own })
+	if i < 0 {
+		return false
+	}
+	live = s.subs[i].live
+	s.subs = slices.Delete(s.subs, i, i+1)
+	return live
 }
 
 // renew forgets what the last incarnation had accepted and lists what to tell the

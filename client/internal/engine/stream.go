@@ -53,8 +53,9 @@ type Stream struct {
 	timer timer
 	ready bool // the delay of the promised opening is over
 
-	asked   int   // legacy: subscribe requests under way
-	refusal error // legacy: why one of them failed
+	asked   int      // legacy: subscribe requests under way
+	refusal error    // legacy: the peer's answer to one of them
+	failed  *Failure // legacy: how one of them ended without an answer
 
 	mu       sync.Mutex
 	call     *call // the listen request in force; nil: none
@@ -89,8 +90,9 @@ type (
 		gen uint64
 	}
 	evStreamClose struct {
-		s   *Stream
-		err error // nil: as its owner or the peer wanted
+		s      *Stream
+		err    error // nil: as its owner or the peer wanted
+		byPeer bool  // the peer has ended it itself
 	}
 )
 
@@ -289,13 +291,22 @@ func (e *Engine) streamOver(s *Stream, c *call) {
 		e.closeStream(s, nil)
 	case f == nil:
 		e.closeStream(s, c.reply.Err)
-	case f.Kind == KindDied, f.Kind == KindNotServing:
+	default:
+		e.retryStream(s, f)
+	}
+}
+
+// retryStream takes a stream whose request got no answer.
+func (e *Engine) retryStream(s *Stream, f *Failure) {
+	switch f.Kind {
+	case KindDied, KindNotServing:
 		e.loseStream(s)
-	case f.Kind == KindTimeout, f.Kind == KindFull:
+	case KindTimeout, KindFull:
+		tries := s.tries
 		e.loseStream(s)
-		d := e.StreamBackoff.Delay(s.tries, 0)
+		s.ready, s.tries = false, tries
+		d := e.StreamBackoff.Delay(tries, 0)
 		e.log(slog.LevelWarn, "a stream is opened again", "stream", s.ID, "cause", f, "delay", d)
-		s.ready = false
 		s.timer.t = e.after(d, evStreamDue{s, s.snap.Gen})
 	default:
 		e.closeStream(s, f)
@@ -309,7 +320,7 @@ func (e *Engine) loseStream(s *Stream) {
 	}
 	s.step(fsm.Lost)
 	s.timer.stop()
-	s.ready, s.asked = true, 0
+	s.ready, s.asked, s.tries = true, 0, 0
 	s.mu.Lock()
 	s.call = nil
 	s.mu.Unlock()
@@ -334,17 +345,37 @@ func (e *Engine) streamDue(s *Stream, gen uint64) {
 	}
 }
 
-// ackedStream notes that the peer serves the stream.
+// ackedStream notes that the peer serves the stream. What changed while earlier
+// openings failed was not announced; what changed before the peer served, the
+// recovery has told.
 func (e *Engine) ackedStream(s *Stream) {
-	if s.snap.State == fsm.Starting {
-		s.tries = 0
-		s.timer.stop()
-		s.step(fsm.Up)
+	if s.snap.State != fsm.Starting {
+		return
+	}
+	missed := s.tries > 1
+	s.tries = 0
+	s.timer.stop()
+	s.step(fsm.Up)
+	if !missed {
+		return
+	}
+	for _, method := range changes {
+		if method != methodUpdated && s.wants(method, "") {
+			e.Face.Changed(method, "")
+		}
+	}
+	for _, uri := range s.filter.URIs {
+		e.Face.Changed(methodUpdated, uri)
 	}
 }
 
 // closeStream ends a stream for good and tells the peer if it still holds it.
 func (e *Engine) closeStream(s *Stream, err error) {
+	e.endStream(s, err, "the subscription was closed")
+}
+
+// endStream does so and gives the peer a reason; "" if it must not be told.
+func (e *Engine) endStream(s *Stream, err error, reason string) {
 	if s.snap.State.Terminal() {
 		return
 	}
@@ -359,10 +390,9 @@ func (e *Engine) closeStream(s *Stream, err error) {
 	s.call = nil
 	s.mu.Unlock()
 	if c != nil {
-		e.drop(c, &Failure{Kind: KindCaller}, "the subscription was closed")
-	} else {
-		e.unsubscribe(s)
+		e.drop(c, &Failure{Kind: KindCaller}, reason)
 	}
+	e.unsubscribe(s)
 	s.end(err)
 }
 
