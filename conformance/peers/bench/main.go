@@ -18,7 +18,7 @@ func main() {
 		legacy = flag.Bool("legacy", false, "measure in the 2025-11-25 era instead of 2026-07-28")
 		rounds = flag.Int("rounds", 7, "rounds, at least 5")
 		slice  = flag.Duration("slice", 250*time.Millisecond, "how long each client is measured in each cell of a round")
-		kills  = flag.Int("kills", 21, "how often each side is killed")
+		kills  = flag.Int("kills", 41, "how often each side is killed")
 		judge  = flag.Bool("judge", false, "exit 1 where an expectation is not met")
 	)
 	flag.Parse()
