@@ -199,6 +199,7 @@ func (c *Client) Close(ctx context.Context) error { return c.engine.Close(ctx) }
 
 // Server is what a server says of itself, all of it from one incarnation.
 type Server struct {
+	Era          string                  // "modern" (2026-07-28 and later), or "legacy" (an initialize handshake)
 	Version      string                  // of the protocol, e.g. "2026-07-28"
 	Info         *mcp.Implementation     // nil if it did not say
 	Capabilities *mcp.ServerCapabilities // never nil
@@ -208,7 +209,7 @@ type Server struct {
 // Server returns what the last server that served said of itself.
 func (c *Client) Server() Server {
 	s := c.engine.Session()
-	out := Server{Version: s.Version, Capabilities: &mcp.ServerCapabilities{}, Instructions: s.Instructions}
+	out := Server{Era: s.Era.String(), Version: s.Version, Capabilities: &mcp.ServerCapabilities{}, Instructions: s.Instructions}
 	if len(s.Info) > 0 && json.Unmarshal(s.Info, &out.Info) != nil {
 		out.Info = nil
 	}

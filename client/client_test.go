@@ -26,6 +26,10 @@ func TestTheMainJob(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := &peer{legacy: legacy}
 			c := connect(t, p, client.Config{})
+			wantEra := map[bool]string{false: "modern", true: "legacy"}[legacy]
+			if got := c.Server().Era; got != wantEra {
+				t.Errorf("the server is of the %s era, want %s", got, wantEra)
+			}
 			r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
 			if got := text(t, r, err); got != "generation 1" {
 				t.Errorf("the first call was answered %q", got)

@@ -114,7 +114,7 @@ type Config struct {
 	// goroutine of their own and under no lock; Close may be called from one. A
 	// panic in one goes to Logger.
 
-	OnTransition   func(fsm.Transition) // each change of state
+	OnTransition   func(fsm.Transition) // each change of state, before what follows from it
 	OnEnd          func(Ended)          // each close of an incarnation or of a promise
 	OnReconnect    func(Reconnect)      // each replacement that serves
 	OnListChanged  func(Kind)           // a listing is stale: the server said so, or a replacement serves

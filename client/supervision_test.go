@@ -96,13 +96,13 @@ func TestS5_AListenerHearsOfEveryLaterIncarnation(t *testing.T) {
 		want := []string{
 			"up: serving, generation 1",
 			`1 says notifications/x {"n":1}`,
-			"1 ended: killed by the test; the next in 100ms",
 			"lost: dead-awaiting-respawn, generation 2",
-			"due: starting, generation 2", "2 serves", "up: serving, generation 2",
+			"1 ended: killed by the test; the next in 100ms",
+			"due: starting, generation 2", "up: serving, generation 2", "2 serves",
 			`2 says notifications/x {"n":1}`,
-			"2 ended: killed by the test; the next in 100ms",
 			"lost: dead-awaiting-respawn, generation 3",
-			"due: starting, generation 3", "3 serves", "up: serving, generation 3",
+			"2 ended: killed by the test; the next in 100ms",
+			"due: starting, generation 3", "up: serving, generation 3", "3 serves",
 			`3 says notifications/x {"n":1}`,
 		}
 		if diff := cmp.Diff(want, d.read()); diff != "" {

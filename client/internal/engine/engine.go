@@ -223,21 +223,24 @@ func (e *Engine) step(in fsm.Input, s step) {
 		e.Counters.Stale.Add(1)
 		return
 	}
+	moved := tr.From != tr.To
+	if moved && e.OnTransition != nil { // before what its actions tell
+		e.tell.do(func() { e.OnTransition(tr) })
+	}
 	s.do = tr.Do
 	e.perform(s)
-	if tr.From != tr.To {
-		e.changedTo(tr)
+	if moved {
+		e.wakeWatchers()
 	}
 }
 
-func (e *Engine) changedTo(tr fsm.Transition) {
+// wakeWatchers tells WaitForStateChange, once all that follows from a change is
+// done.
+func (e *Engine) wakeWatchers() {
 	e.watchMu.Lock()
+	defer e.watchMu.Unlock()
 	close(e.changed)
 	e.changed = make(chan struct{})
-	e.watchMu.Unlock()
-	if e.OnTransition != nil {
-		e.tell.do(func() { e.OnTransition(tr) })
-	}
 }
 
 // opened turns a successful opening exchange into an event. The gate is set first:

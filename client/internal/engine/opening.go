@@ -20,6 +20,17 @@ const (
 	Modern      // metadata on each request
 )
 
+// String returns "unknown", "legacy" or "modern".
+func (e Era) String() string {
+	switch e {
+	case Legacy:
+		return "legacy"
+	case Modern:
+		return "modern"
+	}
+	return "unknown"
+}
+
 // Session is what an incarnation said of itself in its opening exchange.
 type Session struct {
 	Era          Era
