@@ -14,13 +14,23 @@ func Contract() Budget {
 	return tumbling{limit: 3, window: time.Minute, wait: Constant(100 * time.Millisecond)}
 }
 
-// Patient is a sliding window of 6 restarts in any 2 minutes: the first at once,
-// so that a blip is invisible, then 100 ms ×4 up to 15 s, so that the six of
-// them last through an outage of 20 s.
+// The numbers of [Patient].
+const (
+	PatientLimit  = 6
+	PatientWindow = 2 * time.Minute
+)
+
+// Patient is a sliding window of 6 restarts in any 2 minutes, after
+// [PatientDelay].
 func Patient() Budget {
-	return sliding{limit: 6, window: 2 * time.Minute, wait: Backoff{
-		AtOnce: true, Base: 100 * time.Millisecond, Factor: 4, Cap: 15 * time.Second, Jitter: 0.2,
-	}}
+	return sliding{limit: PatientLimit, window: PatientWindow, wait: PatientDelay()}
+}
+
+// PatientDelay restarts at once the first time, so that a blip is invisible, then
+// after 100 ms ×4 up to 15 s, so that the six restarts of [Patient] last through
+// an outage of 20 s.
+func PatientDelay() Backoff {
+	return Backoff{AtOnce: true, Base: 100 * time.Millisecond, Factor: 4, Cap: 15 * time.Second, Jitter: 0.2}
 }
 
 // Unlimited forgives every death, permanent causes included, once somebody

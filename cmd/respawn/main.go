@@ -32,10 +32,14 @@ type command struct {
 // commands is what respawn can do, one file each.
 var commands = []command{
 	{"diagram", "[-format mermaid|dot|markdown] | -write FILE… | -check FILE…", "print the lifecycle, or write or check generated blocks in docs", diagram},
+	{"run", "[flags] [--] command args…", "put recovery in front of a stdio server, for any host", runCommand},
 	{"version", "", "print the version", version},
 }
 
 func main() {
+	if isGuard(os.Args[1:]) {
+		return
+	}
 	os.Exit(run(streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
 }
 

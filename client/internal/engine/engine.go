@@ -293,7 +293,7 @@ func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
 	// Until something has served, an ending is Connect's error. Some legacy
 	// servers exit on a request they do not know before initialize; that tells
 	// the era rather than a fault (2026-07-28, stdio, Backward Compatibility).
-	if e.FreeStart && !e.freeUsed {
+	if e.FreeStart && !e.freeUsed && inc.ready.Load() { // what could not be started won't start now
 		e.freeUsed = true
 		return policy.Verdict{Respawn: true, Why: "one death before the opening exchange is answered is forgiven"}
 	}

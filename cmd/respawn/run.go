@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/respawn-mcp/respawn/client/relay"
+	"github.com/respawn-mcp/respawn/transports/stdio"
+)
+
+// closeSlack is how much longer than the stop timeout the end of a run may take:
+// with the default stop everything is over before 2 s. What is left of the server
+// then is the guard's.
+const closeSlack = 400 * time.Millisecond
+
+// flushWait bounds how long a host that does not read keeps us at the end.
+const flushWait = 250 * time.Millisecond
+
+// runCommand is respawn run.
+func runCommand(c command, std streams, args []string) int {
+	opt, err := parseRun(c, std, args, os.LookupEnv)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(std.err, "respawn run: %v\n", err)
+		return exitShim
+	}
+	s := newShim(opt, std)
+	code, err := s.run(std)
+	if err != nil {
+		fmt.Fprintf(std.err, "respawn run: %v\n", err)
+	}
+	return code
+}
+
+// shim is one run: a relay between our stdin and stdout, with a child as the
+// server.
+type shim struct {
+	opt   *runOptions
+	log   *slog.Logger
+	said  *outlet // our own lines
+	host  *outlet // protocol
+	guard *guard
+	relay *relay.Relay
+
+	mu     sync.Mutex
+	deaths []relay.Ended // the last few
+}
+
+func newShim(opt *runOptions, std streams) *shim {
+	s := &shim{
+		opt: opt,
+		// A host that never reads our stderr must not stop us: beyond this much
+		// our lines are lost.
+		said: newOutlet(std.err, 1<<20),
+		host: newOutlet(std.out, maxUnread),
+	}
+	s.log = slog.New(opt.handler(s.said))
+	return s
+}
+
+// run serves the host until it leaves, a signal comes, or the server is given up.
+func (s *shim) run(std streams) (int, error) {
+	defer s.said.close(flushWait)
+	signals := notify()
+	defer signal.Stop(signals)
+	var err error
+	if s.guard, err = startGuard(); err != nil {
+		s.log.Warn("no guard: should this process be killed, only the server itself dies with it", "err", err)
+	}
+	defer s.guard.close()
+	conf := s.opt.server
+	conf.Stderr = std.err
+	conf.OnStart = func(p stdio.Process) { s.guard.watch(p.PID) }
+	server := guarded(conf.Factory(), s.guard)
+	config := s.opt.relay
+	config.Logger = s.log
+	config.OnEnd = s.ended
+	s.relay, err = relay.New(server, s.host.put, &config)
+	if err != nil {
+		return exitShim, err
+	}
+	hostLeft := make(chan struct{})
+	go func() {
+		defer close(hostLeft)
+		in := lines{r: bufio.NewReaderSize(std.in, 64<<10), limit: s.opt.maxMessage}
+		if err := in.each(s.relay.FromHost, s.tooLong); err != nil {
+			s.log.Error("the host's messages can't be read", "err", err)
+		}
+	}()
+	code := exitOK
+	for waiting := true; waiting; {
+		waiting = false
+		select {
+		case <-s.relay.Done():
+			code = s.gaveUp()
+		case <-hostLeft:
+		case <-s.host.broken:
+			s.log.Info("the host does not read any more", "err", s.host.err)
+		case sig := <-signals:
+			if n, ok := sig.(syscall.Signal); ok && n != syscall.SIGPIPE {
+				code = exitSignal + int(n)
+			} else {
+				waiting = true // the write that caused it says so too
+			}
+		}
+	}
+	s.stop()
+	return code, nil
+}
+
+// stop ends whatever still runs, within the bounds of the shutdown.
+func (s *shim) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.opt.stopTimeout+closeSlack)
+	defer cancel()
+	if err := s.relay.Close(ctx); err != nil {
+		s.log.Error("the server does not leave", "err", err)
+	}
+	s.host.close(flushWait)
+}
+
+func (s *shim) tooLong(n int) {
+	s.log.Error("a message of the host is too long and was dropped", "bytes", n, "limit", s.opt.maxMessage)
+}
+
+// notify asks for the signals that end a run. One that was ignored when we were
+// started (nohup) stays so. A write to a broken pipe must fail rather than kill
+// us; taking its signal, other than ignoring it, is not inherited by the server.
+func notify() chan os.Signal {
+	c := make(chan os.Signal, 8)
+	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+	signal.Notify(c, syscall.SIGPIPE)
+	return c
+}
+
+func isURL(s string) bool {
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
+}
