@@ -230,9 +230,9 @@ func public(err error) error {
 }
 
 func publicAll(errs []error) []error {
-	out := make([]error, len(errs))
-	for i, err := range errs {
-		out[i] = public(err)
+	var out []error
+	for _, err := range errs {
+		out = append(out, public(err))
 	}
 	return out
 }

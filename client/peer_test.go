@@ -208,6 +208,13 @@ func (p *peer) got(method string) []message {
 	return of
 }
 
+// messages returns what the peer got, in order.
+func (p *peer) messages() []message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.log)
+}
+
 // received lists "generation method" of what the peer got, in order.
 func (p *peer) received() []string {
 	p.mu.Lock()

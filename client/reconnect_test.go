@@ -84,8 +84,8 @@ func TestS28_OnReconnectFiresOnceForEachReplacementThatServes(t *testing.T) {
 			}
 			away := 1100 * time.Millisecond // the delay, and the slow start
 			reconnects := []client.Reconnect{
-				{Generation: 2, Cause: errKilled, Downtime: away, Changed: []string{"serverInfo"}, Lost: []error{}},
-				{Generation: 3, Cause: errKilled, Downtime: away, Changed: []string{"serverInfo"}, Lost: []error{}},
+				{Generation: 2, Cause: errKilled, Downtime: away, Changed: []string{"serverInfo"}},
+				{Generation: 3, Cause: errKilled, Downtime: away, Changed: []string{"serverInfo"}},
 			}
 			if diff := cmp.Diff(reconnects, got, sameError); diff != "" {
 				t.Error(diff)

@@ -270,7 +270,7 @@ func TestS34_RetriedRequestsGoOutInTheirOrderBeforeStreamsAndNewCalls(t *testing
 			}
 		}
 		var got []string
-		for _, m := range p.log {
+		for _, m := range p.messages() {
 			if m.Gen == 2 {
 				var p struct{ Mine int }
 				_ = json.Unmarshal(m.Params, &p)
@@ -400,7 +400,7 @@ func TestS35_WhatTimedOutInTheGapIsForgotten(t *testing.T) {
 		if got := c.Stats().UnknownIDs; got != 1 {
 			t.Errorf("%d late answers were dropped", got)
 		}
-		for _, m := range p.log {
+		for _, m := range p.messages() {
 			if m.Method == "notifications/cancelled" {
 				t.Errorf("generation %d was told to cancel what it never had: %s", m.Gen, m.Params)
 			}

@@ -465,6 +465,7 @@ func TestS45_ADeliveryBeyondTheCapEndsItsStreamAlone(t *testing.T) {
 				if got := tool(t.Context(), c); got != "generation 1" {
 					t.Errorf("the connection is stalled: %s", got)
 				}
+				synctest.Wait()
 				close(release)
 				synctest.Wait()
 				want, wantTold, wantEnd := "goes on", n+1, 0

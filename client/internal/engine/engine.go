@@ -278,6 +278,10 @@ func (e *Engine) ended(ev evEnded) {
 
 // verdict says whether a live ending is followed by another incarnation.
 func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
+	if e.doubtEra(inc) && !e.served && !e.freeUsed {
+		e.freeUsed = true
+		return policy.Verdict{Respawn: true, Why: "it exited on the era probe, which tells that it is a legacy server"}
+	}
 	if e.served {
 		rnd := 0.0
 		if e.Rand != nil {
@@ -290,18 +294,29 @@ func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
 		}
 		return v
 	}
-	// Until something has served, an ending is Connect's error. Some legacy
-	// servers exit on a request they do not know before initialize; that tells
-	// the era rather than a fault (2026-07-28, stdio, Backward Compatibility).
+	// Until something has served, an ending is Connect's error.
 	if e.FreeStart && !e.freeUsed && inc.ready.Load() { // what could not be started won't start now
 		e.freeUsed = true
 		return policy.Verdict{Respawn: true, Why: "one death before the opening exchange is answered is forgiven"}
 	}
-	if inc.probing.Load() && inc.ctx.Err() == nil && !e.freeUsed {
-		e.freeUsed, e.era = true, Legacy
-		return policy.Verdict{Respawn: true, Why: "it exited on the era probe, which tells that it is a legacy server"}
-	}
 	return policy.Verdict{Why: "nothing has served yet"}
+}
+
+// doubtEra learns from an ending which era to try next. Some legacy servers exit
+// on a request they do not know before initialize; that tells the era rather than
+// a fault (2026-07-28, stdio, Backward Compatibility), and is reported. A
+// remembered era that got no answer at all may be wrong: the next incarnation is
+// probed (2026-07-28, basic/versioning), unless the probe is known to end it.
+func (e *Engine) doubtEra(inc *incarnation) (exitedOnProbe bool) {
+	switch {
+	case inc.answered.Load():
+	case inc.probing.Load() && inc.ctx.Err() == nil:
+		e.era = Legacy
+		return true
+	case e.served && !(inc.era == Legacy && e.freeUsed):
+		e.era = Unknown
+	}
+	return false
 }
 
 func (e *Engine) close() {

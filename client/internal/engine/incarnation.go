@@ -28,7 +28,8 @@ type incarnation struct {
 	tr       transports.Transport // set before Ready
 	ready    atomic.Bool
 	returned atomic.Bool // Serve is over; what still comes is dropped
-	probing  atomic.Bool // the era is unknown and nothing was answered yet
+	probing  atomic.Bool // the era is unknown
+	answered atomic.Bool // something of the opening exchange was
 	speaks   atomic.Uint32
 	servedAt time.Time // the loop's own
 	session  *Session  // set before the gate opens

@@ -93,8 +93,8 @@ func (inc *incarnation) openingExchange(ctx context.Context) (*Session, error) {
 	case Legacy:
 		s, err := inc.initialize(ctx, "")
 		if answered := new(RPCError); errors.As(err, &answered) {
-			if s, err := inc.discover(ctx, inc.ask(methodDiscover, inc.discoverParams("")), false); err == nil {
-				return s, nil
+			if s, err := inc.discover(ctx, inc.ask(methodDiscover, inc.discoverParams("")), false); !errors.Is(err, errNotModern) {
+				return s, err
 			}
 		}
 		return s, err
@@ -251,6 +251,7 @@ func (inc *incarnation) initialize(ctx context.Context, version string) (*Sessio
 		}
 		version = h.Legacy[0]
 	}
+	inc.speaks.Store(uint32(Unknown)) // it may ask something right after its answer
 	params := appendField(nil, "protocolVersion", appendString(nil, version))
 	params = appendField(params, "capabilities", h.Handshake)
 	params = appendField(params, "clientInfo", h.Info)

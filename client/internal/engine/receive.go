@@ -77,7 +77,7 @@ func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
 	t.withdraw(c)
 	c.phase, c.reply = over, reply
 	if c.opened != nil {
-		inc.probing.Store(false)
+		inc.answered.Store(true)
 	}
 	if reply.Err == nil {
 		e.state.learn(c)
