@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/respawn-mcp/respawn/client/internal/engine"
@@ -121,6 +122,37 @@ func (e *TimeoutError) Error() string {
 // Timeout tells package net's convention that this is a timeout.
 func (e *TimeoutError) Timeout() bool { return true }
 
+// SessionError says that the server forgot the session and that the request could
+// not be sent on a new one.
+type SessionError struct{ Err error } // the refusal, or why there is no new session
+
+func (e *SessionError) Error() string { return "client: the session is gone: " + e.Err.Error() }
+func (e *SessionError) Unwrap() error { return e.Err }
+
+// HTTPError is an HTTP answer that is no answer to the request.
+type HTTPError struct {
+	Status int
+	Header http.Header
+	Body   []byte // the first 256 bytes
+	Err    error  // what was wrong with a 2xx; nil otherwise
+}
+
+func (e *HTTPError) Error() string {
+	return "client: " + (&engine.RejectedError{Status: e.Status, Body: e.Body, Cause: e.Err}).Error()
+}
+func (e *HTTPError) Unwrap() error { return e.Err }
+
+// StreamError says that the response to a request ended before its answer came.
+type StreamError struct{ Err error } // nil: it ended as if it were complete
+
+func (e *StreamError) Error() string {
+	if e.Err == nil {
+		return "client: the response ended without an answer"
+	}
+	return "client: the response ended without an answer: " + e.Err.Error()
+}
+func (e *StreamError) Unwrap() error { return e.Err }
+
 // PeerError is a JSON-RPC error that the server sent. No error of this package's
 // own is ever one, and the server can't forge any other.
 type PeerError struct {
@@ -202,12 +234,18 @@ func public(err error) error {
 			return ErrClosed
 		case engine.KindNotServing:
 			return &NotServingError{RetryAt: e.RetryAt, Cause: public(e.Cause)}
+		case engine.KindSession:
+			return &SessionError{Err: public(e.Cause)}
+		case engine.KindBroken:
+			return &StreamError{Err: e.Cause}
 		case engine.KindPinned:
 			return ErrCursorLost
 		case engine.KindTimeout:
 			return &TimeoutError{What: "request", After: e.After, Idle: e.Idle}
 		}
 		return public(e.Cause)
+	case *engine.RejectedError:
+		return &HTTPError{Status: e.Status, Header: e.Header, Body: e.Body, Err: e.Cause}
 	case *engine.OpeningError:
 		return &OpeningError{Method: e.Method, Err: public(e.Err)}
 	case *engine.StartTimeoutError:

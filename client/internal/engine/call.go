@@ -43,6 +43,7 @@ type Reply struct {
 	Err    *RPCError
 	Gen    uint64
 	Frame  []byte // the whole message
+	Status int    // of an HTTP answer that was not 2xx; 0 otherwise
 }
 
 // phase is where a call is. Who may end it depends on it, see table.
@@ -60,13 +61,16 @@ const (
 // table's mutex; reply and fail are read only after done is closed.
 type call struct {
 	Request
-	serial uint64       // order of creation
-	id     string       // the wire id's JSON text; of a notification, never on the wire
-	opened *incarnation // whose opening exchange it belongs to; nil: none
-	stream *Stream      // whose request it is; nil: none
-	probe  bool         // a liveness probe, which is no work of the peer's owner
-	then   any          // posted to the inbox when it is over; nil: nothing
-	done   chan struct{}
+	serial  uint64       // order of creation
+	id      string       // the wire id's JSON text; of a notification, never on the wire
+	version string       // the protocol version of its header, where it is not its incarnation's
+	name    string       // params.name or params.uri, where the method has one
+	token   string       // its progress token; "" for none
+	opened  *incarnation // whose opening exchange it belongs to; nil: none
+	stream  *Stream      // whose request it is; nil: none
+	probe   bool         // a liveness probe, which is no work of the peer's owner
+	then    any          // posted to the inbox when it is over; nil: nothing
+	done    chan struct{}
 
 	streamGen uint64 // legacy: the opening of the stream it was made for
 	acked     bool   // a stream's: it was acknowledged; the stream's mutex guards it
@@ -79,6 +83,14 @@ type call struct {
 	ref      uint64       // the attempt
 	unsent   bool         // nothing of that attempt was written
 	wrote    bool         // something of an earlier attempt may have been
+	renew    bool         // it needs a new wire id before it is sent again
+	resent   bool         // it was sent again once for a refusal or a break
+	relisted bool         // ... and once for a header mismatch
+	granted  bool         // the tool's annotations allowed a second run when it was sent
+	resumes  int          // resumes of its stream in a row that brought nothing
+	lastID   string       // of its stream, for a resume
+	pages    int          // of the listing that a header mismatch asked for
+	epoch    uint64       // a tools/list: what it was asked under
 	deaths   int
 	given    int      // attempts so far
 	stopped  *Failure // phase sending: what Send's caller must do afterwards

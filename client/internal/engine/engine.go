@@ -26,7 +26,9 @@ type Engine struct {
 	done    chan struct{} // closed when the loop has ended
 	session atomic.Pointer[Session]
 	state   state
-	endMu   sync.Mutex // serializes the step to closed after the loop has ended
+
+	evidence evidence   // what the peer says of its tools
+	endMu    sync.Mutex // serializes the step to closed after the loop has ended
 
 	watchMu sync.Mutex
 	changed chan struct{} // closed and replaced at each change of state
@@ -45,10 +47,11 @@ type Engine struct {
 	drain    timer
 	respawn  timer
 	dueAt    time.Time // earliest time of the promised spawn
-	armed    bool      // ... whose timer runs; it may wait for a use
 	endedAt  time.Time // of the last ending
 	endCause error
 	streams  []*Stream // not over
+	get      *getStream
+	reach    reach // while no connection can be made
 
 	allStreams atomic.Pointer[[]*Stream] // the same, for the transport's goroutines
 }
@@ -74,7 +77,7 @@ type (
 // New builds an engine that does nothing yet.
 func New(o Options) *Engine {
 	e := &Engine{
-		Options: o, inbox: newInbox(), calls: newTable(),
+		Options: o, inbox: newInbox(), calls: newTable(o.FirstID),
 		up: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 	}
 	e.tell.panicky = e.panicked
@@ -178,7 +181,38 @@ func (e *Engine) handle(ev any) {
 		go ev.inc.open()
 	case evEnded:
 		e.running--
+		if ev.inc.retired {
+			e.retiredEnded(ev)
+			return
+		}
 		e.ended(ev)
+	case evRejected:
+		e.rejected(ev.inc, ev.Rejected)
+	case evBroken:
+		e.broken(ev.inc, ev.Broken)
+	case evUnsent:
+		e.unreachable(ev.inc, ev.Unsent)
+	case evResume:
+		e.resume(ev)
+	case evVerified:
+		e.verified(ev)
+	case evRelisted:
+		e.relisted(ev)
+	case evRetire:
+		e.retireNow(ev.inc, ev.late)
+	case evStartGet:
+		e.openGet(ev.inc)
+		e.getFirst(ev.told)
+	case evGet:
+		e.getOpened(ev.inc, ev.ref)
+	case evGetDue:
+		e.getDue(ev.g)
+	case evSilent:
+		e.silent(ev)
+	case evReach:
+		e.tryReach()
+	case evReached:
+		e.reached(ev.c)
 	case evDue:
 		e.step(fsm.Input{Event: fsm.Due, Gen: ev.gen}, step{})
 	case evUse:

@@ -20,21 +20,25 @@ const (
 type Kind uint8
 
 const (
-	KindDied       Kind = iota // the incarnation ended
-	KindNotServing             // nobody serves, or too much waits already
-	KindExhausted              // no incarnation will follow
-	KindClosed                 // the owner closed
-	KindTimeout                // idle or ceiling
-	KindCaller                 // the caller's context ended
-	KindFull                   // the transport's queue is full
-	KindPinned                 // it belongs to an incarnation that ended
-	KindDuplicate              // its id is another's that is not over
-	KindInvalid                // the request can't be sent as it is
+	KindDied        Kind = iota // the incarnation ended
+	KindNotServing              // nobody serves, or too much waits already
+	KindExhausted               // no incarnation will follow
+	KindClosed                  // the owner closed
+	KindTimeout                 // idle or ceiling
+	KindCaller                  // the caller's context ended
+	KindFull                    // the transport's queue is full
+	KindSession                 // its session is gone and no other could be had
+	KindRejected                // the peer refused its exchange
+	KindBroken                  // its response ended without an answer
+	KindUnreachable             // no connection could be made
+	KindPinned                  // it belongs to an incarnation that ended
+	KindDuplicate               // its id is another's that is not over
+	KindInvalid                 // the request can't be sent as it is
 )
 
 var kindNames = [...]string{
 	"the server went away", "no server is serving", "no server will follow",
-	"closed", "timed out", "the caller gave up", "too much is queued", "its incarnation ended", "its id is in use", "invalid request",
+	"closed", "timed out", "the caller gave up", "too much is queued", "the session is gone", "rejected", "the response ended without an answer", "no connection", "its incarnation ended", "its id is in use", "invalid request",
 }
 
 // Failure is how a request, or the engine itself, ends without an answer.
@@ -48,6 +52,7 @@ type Failure struct {
 	RetryAt  time.Time // KindNotServing: the earliest use that may help; zero: unknown
 	Idle     bool      // KindTimeout: no progress, rather than the ceiling
 	After    time.Duration
+	NotRun   bool // it provably never ran, though the peer had it
 	Cause    error
 }
 
@@ -83,6 +88,7 @@ func (e *VersionError) Permanent() bool { return true }
 // OpeningError says which exchange of an opening failed.
 type OpeningError struct {
 	Method string
+	Status int // of an HTTP answer that was not 2xx; 0 otherwise
 	Err    error
 }
 

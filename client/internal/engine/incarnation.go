@@ -25,12 +25,18 @@ type incarnation struct {
 	heard      atomic.Int64 // when the peer last said anything, in ns since begun
 	begun      time.Time
 
+	retired  bool        // policy called its session gone; the loop's own
+	suspects []suspect   // refusals that a probe will settle; the loop's own
+	leaving  atomic.Bool // it is retired and ends when its last exchange does
+	late     timer
+
 	tr       transports.Transport // set before Ready
 	ready    atomic.Bool
 	returned atomic.Bool // Serve is over; what still comes is dropped
 	probing  atomic.Bool // the era is unknown
 	answered atomic.Bool // something of the opening exchange was
 	speaks   atomic.Uint32
+	version  string    // of the protocol, for headers; set by the opening exchange
 	servedAt time.Time // the loop's own
 	session  *Session  // set before the gate opens
 	endCause error     // set when it is settled; the table's mutex guards it
@@ -91,17 +97,32 @@ func (inc *incarnation) emit(ev transports.Event) {
 	switch ev := ev.(type) {
 	case transports.Message:
 		inc.hear()
+		if ev.Ref != 0 {
+			inc.exchange(ev)
+			return
+		}
 		inc.message(ev.Frame)
 	case transports.Sent:
 		e.sent(ev.Ref)
 	case transports.Unsent:
+		if e.Factory.Shape == transports.Posts {
+			e.inbox.post(evUnsent{inc, ev})
+			return
+		}
 		e.unsent(ev.Ref)
+	case transports.Rejected:
+		e.inbox.post(evRejected{inc, ev})
+	case transports.Broken:
+		e.inbox.post(evBroken{inc, ev})
+	case transports.Opened:
+		e.inbox.post(evGet{inc, ev.Ref})
 	case transports.Ready:
 		if !inc.ready.Swap(true) {
 			e.inbox.post(evReady{inc})
 		}
 	case transports.Alive:
 		inc.hear()
+		e.alive(ev.Ref)
 	case transports.Diagnostic:
 		inc.hear()
 		e.Logger.Debug("the server wrote to stderr", "peer", e.Factory.Label, "gen", inc.gen, "line", ev.Line)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -92,7 +93,7 @@ func (inc *incarnation) openingExchange(ctx context.Context) (*Session, error) {
 		return s, err
 	case Legacy:
 		s, err := inc.initialize(ctx, "")
-		if answered := new(RPCError); errors.As(err, &answered) {
+		if byAnswer(err) {
 			if s, err := inc.discover(ctx, inc.ask(methodDiscover, inc.discoverParams("")), false); !errors.Is(err, errNotModern) {
 				return s, err
 			}
@@ -102,15 +103,44 @@ func (inc *incarnation) openingExchange(ctx context.Context) (*Session, error) {
 	return inc.probe(ctx)
 }
 
+// byAnswer reports whether an opening failed by what the peer answered, and not by
+// silence, trouble on the way or a refusal of whoever asks (2026-07-28,
+// streamable-http, Backward Compatibility: never on 401, 403, 429 or 5xx).
+func byAnswer(err error) bool {
+	opening, rejected := new(OpeningError), new(RejectedError)
+	switch {
+	case errors.As(err, &rejected):
+		return eraStatus(rejected.Status)
+	case errors.As(err, &opening):
+		peer := new(RPCError)
+		return errors.As(err, &peer) && (opening.Status == 0 || eraStatus(opening.Status))
+	}
+	return false
+}
+
+// eraStatus reports whether an HTTP status may mean that the other era is spoken.
+func eraStatus(status int) bool {
+	return status/100 == 4 && status != 401 && status != 403 && status != 429
+}
+
 const (
 	methodDiscover   = "server/discover"
 	methodInitialize = "initialize"
+
+	methodInitialized = "notifications/initialized"
 )
 
 // probe asks a peer of unknown era for server/discover and falls back to
 // initialize on any answer that is not modern, or on silence. The probe stays
 // pending: a slow modern server answers it before it refuses initialize.
 func (inc *incarnation) probe(ctx context.Context) (*Session, error) {
+	if inc.e.Factory.Shape == transports.Posts { // every request is answered, so silence says nothing
+		s, err := inc.discover(ctx, inc.ask(methodDiscover, inc.discoverParams("")), false)
+		if errors.Is(err, errNotModern) {
+			return inc.initialize(ctx, "")
+		}
+		return s, err
+	}
 	inc.probing.Store(true)
 	probe := inc.ask(methodDiscover, inc.discoverParams(""))
 	silence, stop := inc.e.alarm(inc.e.ProbeTimeout)
@@ -149,10 +179,18 @@ func (inc *incarnation) probe(ctx context.Context) (*Session, error) {
 // opening is ever cancelled on the wire: initialize must not be (2025-11-25,
 // cancellation), and a probe that is late may still be of use.
 func (inc *incarnation) ask(method string, params json.RawMessage) *call {
+	return inc.askAt(method, params, "")
+}
+
+// askAt is ask under a protocol version for its header, "" for the preferred one.
+func (inc *incarnation) askAt(method string, params json.RawMessage, version string) *call {
 	e := inc.e
 	c := &call{
 		Request: Request{Method: method, Params: params, uncancelled: true},
 		opened:  inc, done: make(chan struct{}),
+	}
+	if method == methodDiscover {
+		c.version = cmp.Or(version, inc.e.Hello.modern())
 	}
 	e.giveTo(inc, c)
 	return c
@@ -165,17 +203,22 @@ func (inc *incarnation) answerTo(ctx context.Context, c *call) (json.RawMessage,
 	case fail != nil:
 		return nil, fail
 	case reply.Err != nil:
-		return nil, &OpeningError{Method: c.Method, Err: reply.Err}
+		return nil, &OpeningError{Method: c.Method, Status: reply.Status, Err: reply.Err}
 	}
 	return reply.Result, nil
 }
 
 func (inc *incarnation) discoverParams(version string) json.RawMessage {
 	h := inc.e.Hello
-	if version == "" && len(h.Modern) > 0 {
-		version = h.Modern[0]
+	return append(append([]byte(`{"_meta":{`), modernMeta(h, cmp.Or(version, h.modern()))...), "}}"...)
+}
+
+// modern is the preferred modern version.
+func (h Hello) modern() string {
+	if len(h.Modern) == 0 {
+		return ""
 	}
-	return append(append([]byte(`{"_meta":{`), modernMeta(h, version)...), "}}"...)
+	return h.Modern[0]
 }
 
 // discover reads the answer to a server/discover and agrees on a version.
@@ -186,7 +229,7 @@ func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Ses
 	answered := new(RPCError)
 	if errors.As(err, &answered) {
 		if answered.Code != codeUnsupportedVersion {
-			if modernError(answered) {
+			if modernError(answered) || !byAnswer(err) {
 				return nil, err
 			}
 			return nil, errNotModern
@@ -196,6 +239,9 @@ func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Ses
 		}
 		_ = json.Unmarshal(answered.Data, &data) // no list: nothing in common
 		return inc.pick(ctx, data.Supported, again)
+	}
+	if byAnswer(err) {
+		return nil, errNotModern
 	}
 	if err != nil {
 		return nil, err
@@ -213,7 +259,7 @@ func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Ses
 	}
 	s := &Session{Era: Modern, Capabilities: r.Capabilities, Info: r.Meta.Info, Instructions: r.Instructions}
 	if version := common(h.Modern, r.Supported); version != "" {
-		s.Version, s.meta = version, modernMeta(h, version)
+		s.Version, s.meta, inc.version = version, modernMeta(h, version), version
 		inc.speaks.Store(uint32(Modern))
 		return s, nil
 	}
@@ -225,7 +271,7 @@ func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Ses
 func (inc *incarnation) pick(ctx context.Context, supported []string, again bool) (*Session, error) {
 	h := inc.e.Hello
 	if version := common(h.Modern, supported); version != "" && !again {
-		return inc.discover(ctx, inc.ask(methodDiscover, inc.discoverParams(version)), true)
+		return inc.discover(ctx, inc.askAt(methodDiscover, inc.discoverParams(version), version), true)
 	}
 	if version := common(h.Legacy, supported); version != "" {
 		return inc.initialize(ctx, version)
@@ -241,6 +287,10 @@ func common(ours, theirs []string) string {
 	}
 	return ""
 }
+
+// versionHeader is the first version whose requests name it in a header
+// (2025-06-18, transports, Protocol Version Header).
+const versionHeader = "2025-06-18"
 
 // initialize runs the legacy handshake (2025-11-25, basic/lifecycle).
 func (inc *incarnation) initialize(ctx context.Context, version string) (*Session, error) {
@@ -272,13 +322,13 @@ func (inc *incarnation) initialize(ctx context.Context, version string) (*Sessio
 		return nil, &VersionError{Ours: slices.Concat(h.Modern, h.Legacy), Theirs: []string{r.Version}}
 	}
 	inc.speaks.Store(uint32(Legacy))
-	frame, err := appendFrame(nil, "", "notifications/initialized", nil, nil, "")
-	if err == nil {
-		err = inc.tr.Send(transports.Outbound{Ref: inc.e.ref(), Method: "notifications/initialized", Frame: frame})
+	if r.Version >= versionHeader {
+		inc.version = r.Version
 	}
-	if err != nil {
-		return nil, &OpeningError{Method: "notifications/initialized", Err: err}
+	if err := inc.accepted(ctx, methodInitialized); err != nil {
+		return nil, &OpeningError{Method: methodInitialized, Err: err}
 	}
+	inc.startGet(ctx)
 	return &Session{
 		Era: Legacy, Version: r.Version,
 		Capabilities: r.Capabilities, Info: r.Info, Instructions: r.Instructions,

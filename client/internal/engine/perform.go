@@ -7,6 +7,7 @@ import (
 
 	"github.com/respawn-mcp/respawn/fsm"
 	"github.com/respawn-mcp/respawn/policy"
+	"github.com/respawn-mcp/respawn/transports"
 )
 
 // step is what the actions of one transition need to know.
@@ -58,6 +59,10 @@ func (e *Engine) stop(s step) {
 	if inc == nil {
 		inc = e.cur
 	}
+	if inc.retired && s.cause != nil {
+		e.retire(inc)
+		return
+	}
 	inc.cancel(ErrClosed)
 }
 
@@ -105,19 +110,23 @@ func (e *Engine) arm(s step) {
 	e.dueAt = s.at.Add(s.verdict.Delay)
 	t := e.calls
 	t.mu.Lock()
-	t.retryAt, t.onUse = e.dueAt, s.verdict.OnUse
-	waiting := len(t.waits) > 0
+	t.retryAt = e.dueAt
+	t.armed = !s.verdict.OnUse || len(t.waits) > 0
+	armed := t.armed
 	t.mu.Unlock()
-	e.armed = !s.verdict.OnUse || waiting
-	if e.armed {
+	if armed {
 		e.respawn.t = e.after(s.verdict.Delay, evDue{e.machine.Snapshot().Gen})
 	}
 }
 
 // use starts the timer of a replacement that waited for somebody to need it.
 func (e *Engine) use() {
-	if e.machine.State() == fsm.Dead && !e.armed {
-		e.armed = true
+	t := e.calls
+	t.mu.Lock()
+	first := e.machine.State() == fsm.Dead && !t.armed
+	t.armed = t.armed || first
+	t.mu.Unlock()
+	if first {
 		e.respawn.t = e.after(e.dueAt.Sub(e.Clock.Now()), evDue{e.machine.Snapshot().Gen})
 	}
 }
@@ -133,15 +142,32 @@ func (e *Engine) settle(s step) {
 	if t.gate != gateEnded {
 		t.gate, t.inc = gateDown, nil
 	}
-	s.inc.endCause = s.cause
-	calls := t.given(s.inc)
+	t.mu.Unlock()
+	e.loseStreams()
+	e.closeGet()
+	if s.inc.retired { // a session that is gone: exchanges that still run may end well
+		return
+	}
+	e.settleCalls(s.inc, s.cause)
+	if e.Factory.Shape == transports.Posts && s.inc.servedAt.IsZero() {
+		e.failWaiters(s)
+	}
+}
+
+// settleCalls decides about each request that an incarnation had whose Serve is
+// over.
+func (e *Engine) settleCalls(inc *incarnation, cause error) {
+	t := e.calls
+	t.mu.Lock()
+	inc.endCause = cause
+	calls := t.given(inc)
 	failed := make([]*Failure, len(calls))
 	for i, c := range calls {
 		if c.phase == sending { // its sender knows soon whether anything was taken
 			c.lost = true
 			continue
 		}
-		failed[i] = e.keep(c, s.inc.gen, s.cause)
+		failed[i] = e.keep(c, &Failure{Kind: KindDied, Gen: inc.gen, Cause: cause})
 	}
 	t.mu.Unlock()
 	for i, c := range calls {
@@ -149,39 +175,24 @@ func (e *Engine) settle(s step) {
 			e.drop(c, failed[i], "")
 		}
 	}
-	e.loseStreams()
 }
 
-// keep asks policy about one lost call and, if it is to be sent again, puts it
-// among those that wait. Otherwise it returns the failure to end it with. mu is
-// held.
-func (e *Engine) keep(c *call, gen uint64, cause error) *Failure {
-	loss := policy.Loss{
-		Kind: policy.Died, Method: c.Method, Opening: c.opened != nil,
-		Shape: policy.Pipe, MayWait: c.mayWait(), RetryLost: e.RetryLost, Deaths: c.deaths, MaxDeaths: e.MaxDeaths,
+// failWaiters ends what waited for a session that could not be had: only calls
+// that may wait for a peer wait for another try.
+func (e *Engine) failWaiters(s step) {
+	t := e.calls
+	t.mu.Lock()
+	var losers []*call
+	for _, c := range t.waits {
+		if !c.Wait {
+			losers = append(losers, c)
+		}
 	}
-	if c.unsent {
-		loss.Kind = policy.Unsent
+	t.mu.Unlock()
+	sortCalls(losers)
+	for _, c := range losers {
+		e.drop(c, &Failure{Kind: KindSession, Gen: s.inc.gen, Cause: s.cause}, "")
 	}
-	loss.Continuation, loss.Cursor = traits(c.Params)
-	if !c.unsent { // what it never reached it did not kill
-		c.deaths++
-	}
-	if c.Pin != 0 {
-		return &Failure{Kind: KindPinned, Gen: gen, Cause: cause}
-	}
-	switch e.Rules.Decide(loss).Action {
-	case policy.Hold, policy.ResendSameID:
-	default:
-		return &Failure{Kind: KindDied, Gen: gen, Cause: cause}
-	}
-	if !e.room(c) {
-		return &Failure{Kind: KindNotServing, Gen: gen, Cause: errHeldFull}
-	}
-	e.calls.withdraw(c)
-	c.wrote = c.wrote || !c.unsent
-	e.wait(c, held)
-	return nil
 }
 
 // room reports whether one more call may wait. mu is held.
@@ -204,6 +215,7 @@ func (e *Engine) fail(s step) {
 	}
 	sortCalls(calls)
 	t.mu.Unlock()
+	e.closeGet()
 	for _, s := range e.streams {
 		e.closeStream(s, f)
 	}
@@ -220,8 +232,10 @@ func (e *Engine) announce(s step) {
 	s.inc.servedAt = e.Clock.Now()
 	e.served, e.era = true, s.session.Era
 	before := e.session.Swap(s.session)
+	e.evidence.forget()
 	e.Face.Serves(s.inc.gen, first)
 	e.watch(s.inc)
+	e.openGet(s.inc)
 	retried := e.resend(s.inc, held)
 	reopened := e.reopenStreams()
 	e.resend(s.inc, parked)

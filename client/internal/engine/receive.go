@@ -29,11 +29,17 @@ func (inc *incarnation) message(frame []byte) {
 		e.malformed(inc, frame, err.Error())
 		return
 	}
+	inc.receive(&env, frame)
+}
+
+// receive takes a parsed message that somebody may still hear.
+func (inc *incarnation) receive(env *Envelope, frame []byte) {
+	e := inc.e
 	switch env.Kind() {
 	case Response:
-		e.answer(inc, &env, frame)
+		e.answer(inc, env, frame)
 	case AskedFor:
-		inc.asked(&env, frame)
+		inc.asked(env, frame)
 	case Notification:
 		if *env.Method == "notifications/progress" && e.progress(env.Params) {
 			return
@@ -54,13 +60,6 @@ func (e *Engine) malformed(inc *incarnation, frame []byte, why string) {
 // answer completes the call that a response names. An error without an id is
 // not a response, and concerns nobody (see malformed).
 func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
-	reply := Reply{Gen: inc.gen, Result: env.Result, Frame: frame}
-	if len(env.Error) > 0 && !bytes.Equal(env.Error, null) {
-		reply.Err, reply.Result = new(RPCError), nil
-		if err := json.Unmarshal(env.Error, reply.Err); err != nil {
-			reply.Err = &RPCError{Message: "unreadable error object: " + string(env.Error)}
-		}
-	}
 	t := e.calls
 	t.mu.Lock()
 	c := t.byID[string(env.ID)]
@@ -74,17 +73,36 @@ func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
 		e.Counters.Unmatched.Add(1)
 		return
 	}
-	t.withdraw(c)
-	c.phase, c.reply = over, reply
 	if c.opened != nil {
 		inc.answered.Store(true)
 	}
-	if reply.Err == nil {
-		e.state.learn(c)
-	}
-	e.release(c)
+	e.complete(c, replyOf(inc, env, frame))
 	t.mu.Unlock()
 	c.tell()
+}
+
+func replyOf(inc *incarnation, env *Envelope, frame []byte) Reply {
+	reply := Reply{Gen: inc.gen, Result: env.Result, Frame: frame}
+	if len(env.Error) > 0 && !bytes.Equal(env.Error, null) {
+		reply.Err, reply.Result = new(RPCError), nil
+		if err := json.Unmarshal(env.Error, reply.Err); err != nil {
+			reply.Err = &RPCError{Message: "unreadable error object: " + string(env.Error)}
+		}
+	}
+	return reply
+}
+
+// complete gives a call its answer. mu is held.
+func (e *Engine) complete(c *call, reply Reply) {
+	e.calls.withdraw(c)
+	if reply.Err == nil {
+		e.state.learn(c)
+		if e.Factory.Shape == transports.Posts {
+			e.learnTools(c, &reply)
+		}
+	}
+	c.phase, c.reply = over, reply
+	e.release(c)
 }
 
 // progress moves the idle bound of the call that it names and tells its caller.
@@ -100,8 +118,8 @@ func (e *Engine) progress(params json.RawMessage) bool {
 	t := e.calls
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.byID[string(p.Token)]
-	if c == nil || c.Progress == nil {
+	c := t.tokens[string(p.Token)]
+	if c == nil {
 		return false
 	}
 	if c.Idle > 0 {

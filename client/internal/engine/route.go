@@ -20,6 +20,9 @@ func (inc *incarnation) route(m Incoming) bool {
 	}
 	_, err := json.Parse(m.Params, &p, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields)
 	if slices.Contains(changes, m.Method) { // something did, whatever the params are
+		if m.Method == methodToolsChanged {
+			e.evidence.forget()
+		}
 		e.Face.Changed(m.Method, p.URI)
 	}
 	if err != nil && len(m.Params) > 0 {

@@ -114,6 +114,16 @@ func (e *Engine) admit(c *call) *Failure {
 		t.mu.Unlock()
 		return &f
 	case gateOpen:
+		if c.Wait && e.reach.down.Load() { // behind the others that wait for a connection
+			if !e.room(c) {
+				t.mu.Unlock()
+				return &Failure{Kind: KindNotServing, Cause: errHeldFull}
+			}
+			e.wait(c, held)
+			e.startTimer(c)
+			t.mu.Unlock()
+			return nil
+		}
 		inc := t.inc
 		t.give(c, inc, e.ref())
 		e.startTimer(c)
@@ -121,9 +131,12 @@ func (e *Engine) admit(c *call) *Failure {
 		e.send(c, inc)
 		return nil
 	case gateDown:
-		// A replacement that comes on use is needed now, if its time has come.
-		use = t.onUse && (c.Wait || !e.Clock.Now().Before(t.retryAt))
-		waits := c.Wait || use || e.Factory.Shape == transports.Posts && e.machine.State() == fsm.Starting && e.hasServed()
+		// A replacement that comes on use is needed now, if its time has come. On
+		// Posts a recovery is short, and whoever comes meanwhile waits for it.
+		down := e.machine.State() == fsm.Dead
+		use = down && !t.armed && (c.Wait || !e.Clock.Now().Before(t.retryAt))
+		recovering := e.Factory.Shape == transports.Posts && e.hasServed() && (!down || t.armed)
+		waits := c.Wait || use || recovering
 		if !waits {
 			at := t.retryAt
 			t.mu.Unlock()
@@ -158,6 +171,13 @@ func (e *Engine) number(c *call) {
 	c.serial = e.calls.serial
 	if c.id = c.ID; c.id == "" {
 		c.id = idText(e.FirstID + c.serial)
+	}
+	if c.Progress != nil {
+		c.token = c.id
+		e.calls.tokens[c.token] = c
+	}
+	if e.Factory.Shape == transports.Posts {
+		c.name = nameOf(c.Method, c.Params)
 	}
 }
 
@@ -206,7 +226,7 @@ func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
 	f := &Failure{Kind: KindNotServing, Gen: inc.gen, Cause: cause}
 	switch {
 	case lost:
-		f = e.keep(c, inc.gen, cause)
+		f = e.keep(c, &Failure{Kind: KindDied, Gen: inc.gen, Cause: cause})
 	case t.gate == gateEnded:
 		f = t.terminal
 	}
@@ -214,6 +234,7 @@ func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
 	again := f == nil && t.gate == gateOpen // a replacement serves by now
 	if again {
 		t.withdraw(c)
+		t.renew(c)
 		t.give(c, next, e.ref())
 	}
 	if f == nil && t.gate == gateEnded {
@@ -245,11 +266,9 @@ func (e *Engine) giveTo(inc *incarnation, c *call) {
 
 // compose writes the frame for this incarnation and sends it.
 func (e *Engine) compose(c *call, inc *incarnation) error {
-	id, token := c.id, ""
+	id := c.id
 	if c.Notify {
 		id = ""
-	} else if c.Progress != nil {
-		token = c.id
 	}
 	var meta []byte
 	if inc.session != nil && !c.Notify {
@@ -258,11 +277,23 @@ func (e *Engine) compose(c *call, inc *incarnation) error {
 			meta = appendField(meta[:len(meta):len(meta)], metaLogLevel, *level)
 		}
 	}
-	out := transports.Outbound{Ref: c.ref, ID: id, Method: c.Method, Header: c.Header, Frame: c.Frame}
+	out := transports.Outbound{Ref: c.ref, ID: id, Method: c.Method, Name: c.name, Header: c.Header, Frame: c.Frame}
+	if e.Factory.Shape == transports.Posts {
+		out.Header = e.header(c, inc)
+		c.epoch = e.evidence.now()
+		c.granted = c.Method == methodCallTool && e.evidence.grants(c.name)
+	}
 	if c.Frame != nil {
+		if c.ID != "" && c.ID != id && !c.Notify {
+			var env Envelope
+			if err := Parse(c.Frame, &env); err != nil {
+				return err
+			}
+			out.Frame = Splice(c.Frame, env.ID, id)
+		}
 		return inc.tr.Send(out)
 	}
-	frame, err := appendFrame(make([]byte, 0, len(c.Params)+len(meta)+128), id, c.Method, c.Params, meta, token)
+	frame, err := appendFrame(make([]byte, 0, len(c.Params)+len(meta)+128), id, c.Method, c.Params, meta, c.token)
 	if err != nil {
 		return err
 	}
@@ -289,10 +320,16 @@ func (e *Engine) drop(c *call, f *Failure, reason string) {
 	c.phase = over
 	inc, ref := c.inc, c.ref
 	t.mu.Unlock()
+	// Closing the stream is how a modern request is cancelled over HTTP; the legacy
+	// era wants to be told first (2025-11-25, transports, Sending Messages 6).
+	tell := reason != "" && !c.Notify && !c.uncancelled
+	if live && tell && e.Factory.Shape == transports.Posts && Era(inc.speaks.Load()) == Legacy {
+		e.tellCancelled(inc, c.id, reason)
+	}
 	if live && inc.tr.Cancel(ref) {
 		c.unsent, live = true, false
 	}
-	if live && reason != "" && !c.Notify && !c.uncancelled && e.Factory.Shape == transports.Pipe {
+	if live && tell && e.Factory.Shape == transports.Pipe {
 		e.tellCancelled(inc, c.id, reason)
 	}
 	e.finish(c, f)
@@ -300,7 +337,7 @@ func (e *Engine) drop(c *call, f *Failure, reason string) {
 
 func (e *Engine) tellCancelled(inc *incarnation, id, reason string) {
 	err := inc.tr.Send(transports.Outbound{
-		Ref: e.ref(), Method: "notifications/cancelled", Frame: cancelled(id, reason),
+		Ref: e.ref(), Method: methodCancelled, Header: inc.headers(), Frame: cancelled(id, reason),
 	})
 	if err != nil && !errors.Is(err, transports.ErrGone) {
 		e.log(slog.LevelWarn, "a cancellation was not sent", "id", id, "err", err)
@@ -313,7 +350,7 @@ func (e *Engine) finish(c *call, f *Failure) {
 	t.mu.Lock()
 	mine := *f
 	mine.Method, mine.Outcome, mine.Attempts = c.Method, NotExecuted, c.given
-	if c.wrote || c.inc != nil && !c.unsent {
+	if c.wrote || c.inc != nil && !c.unsent && !f.NotRun {
 		mine.Outcome = OutcomeUnknown
 	}
 	if c.inc != nil && mine.Gen == 0 {
@@ -363,8 +400,17 @@ func (e *Engine) release(c *call) {
 	}
 	c.waker.stop()
 	close(c.done)
+	if c.token != "" {
+		delete(e.calls.tokens, c.token)
+	}
 	if c.then != nil {
 		e.inbox.post(c.then)
+	}
+	if c.inc != nil && c.inc.leaving.Load() {
+		e.inbox.post(evRetire{inc: c.inc})
+	}
+	if e.reach.down.Load() {
+		e.inbox.post(evReached{c})
 	}
 	if e.calls.draining && e.calls.isIdle() {
 		e.inbox.post(evDrained{})

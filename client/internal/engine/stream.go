@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/segmentio/encoding/json"
 
 	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/transports"
 )
 
 // Filter says which notifications a stream asks for (2026-07-28,
@@ -48,10 +50,12 @@ type Stream struct {
 	raw    *RawStream // of an owner that speaks frames; nil: of one that does not
 
 	// The loop's own.
-	snap  fsm.Snapshot
-	tries int // openings in a row that were not acknowledged
-	timer timer
-	ready bool // the delay of the promised opening is over
+	snap   fsm.Snapshot
+	tries  int       // openings in a row that did not last
+	since  time.Time // when it was acknowledged
+	missed bool      // something may have changed that no recovery tells
+	timer  timer
+	ready  bool // the delay of the promised opening is over
 
 	asked   int      // legacy: subscribe requests under way
 	refusal error    // legacy: the peer's answer to one of them
@@ -246,7 +250,9 @@ func (e *Engine) openStream(s *Stream) {
 	if s.raw != nil {
 		c.Frame = s.raw.Frame
 	}
-	c.id, c.then = s.ID, evStreamOver{s, c}
+	if c.then = (evStreamOver{s, c}); e.Factory.Shape == transports.Pipe {
+		c.id = s.ID // on Posts each opening is a request of its own, behind the same handle
+	}
 	s.mu.Lock()
 	s.call = c
 	s.mu.Unlock()
@@ -301,16 +307,37 @@ func (e *Engine) retryStream(s *Stream, f *Failure) {
 	switch f.Kind {
 	case KindDied, KindNotServing:
 		e.loseStream(s)
-	case KindTimeout, KindFull:
+	case KindTimeout, KindFull, KindBroken, KindUnreachable, KindRejected:
+		if f.Kind == KindRejected && (e.session.Load().Era == Legacy || !f.retriable()) {
+			e.closeStream(s, f)
+			return
+		}
 		tries := s.tries
+		if s.snap.State == fsm.Serving && e.Clock.Now().Sub(s.since) >= getLived {
+			tries = 0 // an acknowledgement alone is no success: a server may end each one at once
+		}
 		e.loseStream(s)
-		s.ready, s.tries = false, tries
-		d := e.StreamBackoff.Delay(tries, 0)
+		s.ready, s.tries, s.missed = false, tries, true
+		d := max(e.StreamBackoff.Delay(max(tries, 1), e.rnd()), f.floor())
 		e.log(slog.LevelWarn, "a stream is opened again", "stream", s.ID, "cause", f, "delay", d)
 		s.timer.t = e.after(d, evStreamDue{s, s.snap.Gen})
 	default:
 		e.closeStream(s, f)
 	}
+}
+
+// retriable reports whether a refused opening of a stream may fare better later.
+func (f *Failure) retriable() bool {
+	r := new(RejectedError)
+	return errors.As(f, &r) && (r.Status == 429 || r.Status >= 500)
+}
+
+// floor is the server's wish for the delay before the next try.
+func (f *Failure) floor() time.Duration {
+	if f.Kind == KindBroken {
+		return f.After
+	}
+	return 0
 }
 
 // loseStream takes a stream from a dead incarnation; the next one opens it.
@@ -352,8 +379,8 @@ func (e *Engine) ackedStream(s *Stream) {
 	if s.snap.State != fsm.Starting {
 		return
 	}
-	missed := s.tries > 1
-	s.tries = 0
+	missed := s.missed
+	s.missed, s.since = false, e.Clock.Now()
 	s.timer.stop()
 	s.step(fsm.Up)
 	if !missed {

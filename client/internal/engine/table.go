@@ -25,19 +25,21 @@ type table struct {
 	inc      *incarnation // whose calls go through the open gate
 	terminal *Failure     // for gateEnded
 	serial   uint64
+	firstID  uint64 // where ids begin
 
 	retryAt  time.Time // for gateDown: the earliest use that may help
-	onUse    bool      // ... and such a use starts a replacement
+	armed    bool      // ... the replacement is on its way, not waiting for a use
 	draining bool      // say when nothing is given out any more
 
 	byID   map[string]*call // sending or sent
 	byRef  map[uint64]*call // likewise
+	tokens map[string]*call // by progress token, of those that asked for progress
 	waits  []*call          // parked or held, unordered
 	queued int64            // bytes in waits
 }
 
-func newTable() *table {
-	return &table{byID: map[string]*call{}, byRef: map[uint64]*call{}}
+func newTable(firstID uint64) *table {
+	return &table{firstID: firstID, byID: map[string]*call{}, byRef: map[uint64]*call{}, tokens: map[string]*call{}}
 }
 
 // give marks a call as being sent to inc, under a new ref. mu is held.
@@ -86,6 +88,7 @@ func (t *table) release(p phase, inc *incarnation, now time.Time, ref func() uin
 		return cmp.Or(cmp.Compare(b.phase, a.phase), cmp.Compare(a.serial, b.serial))
 	})
 	for _, c := range calls {
+		t.renew(c)
 		if !c.waiting.IsZero() {
 			c.waker.stop()
 			c.waited += now.Sub(c.waiting)
@@ -97,6 +100,14 @@ func (t *table) release(p phase, inc *incarnation, now time.Time, ref func() uin
 		t.gate, t.inc = gateOpen, inc
 	}
 	return calls
+}
+
+// renew gives a call another wire id if it needs one. mu is held.
+func (t *table) renew(c *call) {
+	if c.renew {
+		t.serial++
+		c.id, c.renew = idText(t.firstID+t.serial), false
+	}
 }
 
 // given lists the calls that an incarnation has, oldest first. mu is held.

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/policy"
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// getStream is the standalone GET of one legacy session, over all its breaks: an
+// instance of the lifecycle of its own (2025-11-25, transports, Listening for
+// Messages from the Server).
+type getStream struct {
+	inc    *incarnation
+	snap   fsm.Snapshot
+	ref    uint64
+	opened bool // it worked once
+	since  time.Time
+	tries  int // openings in a row that brought nothing
+	lastID string
+	timer  timer
+	first  []chan struct{} // told when the first opening is decided
+}
+
+// What the inbox carries about it.
+type (
+	evStartGet struct { // from the opening exchange
+		inc  *incarnation
+		told chan struct{} // closed when the first headers are there
+	}
+	evGet struct { // a GET was answered with an event stream
+		inc *incarnation
+		ref uint64
+	}
+	evGetDue struct{ g *getStream }
+)
+
+// getPatience is how long the first incarnation waits for the GET's headers:
+// servers that announce things at once announce them there.
+const getPatience = 500 * time.Millisecond
+
+// getLived is how long a GET must have been open to count as a success. One that
+// a server closes at once is no success, however often it is accepted.
+const getLived = 5 * time.Second
+
+// openGet opens the stream for a legacy session that has none yet.
+func (e *Engine) openGet(inc *incarnation) {
+	if e.Factory.Shape != transports.Posts || Era(inc.speaks.Load()) != Legacy || e.get != nil && e.get.inc == inc {
+		return
+	}
+	e.closeGet()
+	e.get = &getStream{inc: inc}
+	e.get.snap, _ = fsm.Lifecycle.Init()
+	e.sendGet(e.get)
+}
+
+func (e *Engine) sendGet(g *getStream) {
+	g.ref = e.ref()
+	g.tries++
+	err := g.inc.tr.Send(transports.Outbound{Ref: g.ref, Op: transports.OpListen, LastID: g.lastID, Header: g.inc.headers()})
+	if err != nil {
+		e.getLost(g, 0)
+	}
+}
+
+// step moves the stream's own machine.
+func (g *getStream) step(on fsm.Event) {
+	if next, _, err := fsm.Lifecycle.Step(g.snap, fsm.Input{Event: on, Gen: g.snap.Gen}); err == nil {
+		g.snap = next
+	}
+}
+
+// decided lets whoever waits for the first headers go on.
+func (g *getStream) decided() {
+	for _, told := range g.first {
+		close(told)
+	}
+	g.first = nil
+}
+
+// getFirst tells when the first opening is decided.
+func (e *Engine) getFirst(told chan struct{}) {
+	if e.get == nil || e.get.snap.State != fsm.Starting {
+		close(told)
+		return
+	}
+	e.get.first = append(e.get.first, told)
+}
+
+// startGet begins the standalone GET of a new session. Only the first incarnation
+// waits for its headers.
+func (inc *incarnation) startGet(ctx context.Context) {
+	if inc.e.Factory.Shape != transports.Posts {
+		return
+	}
+	told := make(chan struct{})
+	inc.e.inbox.post(evStartGet{inc, told})
+	if inc.gen > 1 {
+		return
+	}
+	late, stop := inc.e.alarm(getPatience)
+	defer stop()
+	select {
+	case <-told:
+	case <-late:
+	case <-ctx.Done():
+	}
+}
+
+// getOf returns the stream that an attempt belongs to, or nil.
+func (e *Engine) getOf(ref uint64) *getStream {
+	if e.get == nil || e.get.ref != ref || e.get.snap.State.Terminal() {
+		return nil
+	}
+	return e.get
+}
+
+func (e *Engine) getOpened(_ *incarnation, ref uint64) {
+	if g := e.getOf(ref); g != nil {
+		g.opened, g.since = true, e.Clock.Now()
+		g.step(fsm.Up)
+		g.decided()
+	}
+}
+
+// getRejected takes a refusal of the GET. One that never worked says that the
+// server has no such stream, which is its right; one that worked makes its session
+// suspect.
+func (e *Engine) getRejected(inc *incarnation, ev transports.Rejected) bool {
+	g := e.getOf(ev.Ref)
+	if g == nil {
+		return false
+	}
+	r := policy.Refusal{
+		Era: policy.Legacy, Exchange: policy.StandaloneGET, Issued: ev.Session != "", Opened: g.opened,
+		Status: ev.Status, Body: ev.Body,
+	}
+	unsupported := !g.opened && (ev.Status/100 == 4 || ev.Status/100 == 2 || ev.Status == 501)
+	switch {
+	case unsupported:
+		e.log(slog.LevelDebug, "the server has no standalone stream", "gen", inc.gen, "status", ev.Status)
+		e.closeGet()
+	default:
+		e.getLost(g, 0)
+		if policy.Judge(r).Signal == policy.Suspect {
+			e.suspect(inc, suspect{nil, ev})
+		}
+	}
+	return true
+}
+
+func (e *Engine) getBroken(_ *incarnation, ev transports.Broken) bool {
+	g := e.getOf(ev.Ref)
+	if g == nil {
+		return false
+	}
+	if ev.LastID != "" {
+		g.lastID = ev.LastID
+	}
+	e.getLost(g, ev.Retry)
+	return true
+}
+
+// getLost opens the stream again behind a backoff that only a stream which lived
+// resets. The server's own wish is a floor.
+func (e *Engine) getLost(g *getStream, floor time.Duration) {
+	if g.snap.State == fsm.Serving && e.Clock.Now().Sub(g.since) >= getLived {
+		g.tries = 0
+	}
+	g.step(fsm.Lost)
+	g.decided()
+	g.timer.t = e.after(max(floor, e.StreamBackoff.Delay(g.tries+1, e.rnd())), evGetDue{g})
+}
+
+func (e *Engine) getDue(g *getStream) {
+	if e.get != g || g.snap.State != fsm.Dead || g.inc.retired {
+		return
+	}
+	g.step(fsm.Due)
+	e.sendGet(g)
+}
+
+// closeGet ends the stream with its session.
+func (e *Engine) closeGet() {
+	g := e.get
+	if g == nil || g.snap.State.Terminal() {
+		return
+	}
+	g.step(fsm.Close)
+	g.timer.stop()
+	g.decided()
+	g.inc.tr.Cancel(g.ref)
+}
