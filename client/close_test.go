@@ -175,7 +175,7 @@ func TestS22_CloseAfterExhaustionOnlyNamesTheEnd(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		want := []string{"serving", "1 ended: killed by the test; none follows", "exhausted", "closed"}
+		want := []string{"serving", "exhausted", "1 ended: killed by the test; none follows", "closed"}
 		if diff := cmp.Diff(want, d.read()); diff != "" {
 			t.Error(diff)
 		}

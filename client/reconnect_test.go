@@ -125,10 +125,10 @@ func TestS29_ADeathInsideAReplacementsStartIsOneDeath(t *testing.T) {
 				}
 				want := []string{
 					"serving",
-					"1 ended: killed by the test; the next in 100ms", "dead-awaiting-respawn",
+					"dead-awaiting-respawn", "1 ended: killed by the test; the next in 100ms",
 					"starting",
-					"2 ended: it can't start; the next in 100ms", "dead-awaiting-respawn",
-					"starting", "3 serves", "serving",
+					"dead-awaiting-respawn", "2 ended: it can't start; the next in 100ms",
+					"starting", "serving", "3 serves",
 				}
 				if diff := cmp.Diff(want, d.read()); diff != "" {
 					t.Error(diff)

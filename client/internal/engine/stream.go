@@ -68,6 +68,7 @@ type Stream struct {
 	queue    []delivery
 	busy     bool
 	over     bool
+	shed     bool // it took one delivery too many
 	err      error
 	done     chan struct{}
 	first    chan struct{} // closed at the first acknowledgement, or at the end
@@ -446,7 +447,7 @@ func (s *Stream) end(err error) {
 func (s *Stream) take(m Incoming, gen uint64, c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || c != nil && s.call != c {
+	if s.over || s.shed || c != nil && s.call != c {
 		return
 	}
 	if m.Method == methodAcknowledged {
@@ -472,6 +473,7 @@ func (s *Stream) take(m Incoming, gen uint64, c *call) {
 		return
 	}
 	if len(s.queue) >= maxDeliveries {
+		s.shed, s.queue = true, nil // nothing more is told, though the end comes a moment later
 		s.e.inbox.post(evStreamClose{s: s, err: ErrShed})
 		return
 	}
@@ -496,7 +498,7 @@ func (s *Stream) acknowledge(f Filter) {
 func (s *Stream) deliver() {
 	for {
 		s.mu.Lock()
-		if len(s.queue) == 0 || s.over && s.err == ErrShed {
+		if len(s.queue) == 0 {
 			s.busy = false
 			if s.over {
 				close(s.done)
