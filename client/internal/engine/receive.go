@@ -73,9 +73,6 @@ func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
 		e.Counters.Unmatched.Add(1)
 		return
 	}
-	if c.opened != nil {
-		inc.answered.Store(true)
-	}
 	e.complete(c, replyOf(inc, env, frame))
 	t.mu.Unlock()
 	c.tell()
@@ -95,6 +92,9 @@ func replyOf(inc *incarnation, env *Envelope, frame []byte) Reply {
 // complete gives a call its answer. mu is held.
 func (e *Engine) complete(c *call, reply Reply) {
 	e.calls.withdraw(c)
+	if c.opened != nil {
+		c.opened.answered.Store(true)
+	}
 	if reply.Err == nil {
 		e.state.learn(c)
 		if e.Factory.Shape == transports.Posts {
