@@ -53,17 +53,26 @@ type Outbound struct {
 	// (a Resume repeats the one it resumes). Events carry it.
 	Ref    uint64
 	Op     Op
-	LastID string      // Last-Event-ID, for OpListen and OpResume
-	ID     string      // the id's JSON text (7 and "7" differ); "" for a notification or a reply
-	Method string      // "" for a reply
-	Name   string      // params.name or params.uri, where the method has one
-	Header http.Header // what the protocol layer computed; a Pipe ignores it
-	Frame  []byte      // one JSON-RPC message, without a newline; not modified after Send
+	LastID string // Last-Event-ID, for OpListen and OpResume
+	ID     string // the id's JSON text (7 and "7" differ); "" for a notification or a reply
+	Method string // "" for a reply
+	Name   string // params.name or params.uri, where the method has one
+	// Header is what the protocol layer computed, as plain text: a transport
+	// encodes the values of Mcp-Param-* as its wire wants them, and adds
+	// Mcp-Method and Mcp-Name itself. MCP-Protocol-Version says the era (from
+	// 2026-07-28 on: modern; none: legacy). A Pipe ignores Header.
+	Header http.Header
+	Frame  []byte // one JSON-RPC message, without a newline; not modified after Send
 }
 
 // ErrGone is returned by Send when the message was not taken and nothing of it
 // was written, from the moment the transport knows its end.
 var ErrGone = errors.New("transports: the incarnation is gone")
+
+// ErrRetired is the cause, or is wrapped by the cause, of a context that ends a
+// retired incarnation: its session is gone or replaced, so the peer is told
+// nothing about it any more (no DELETE, 2025-11-25, Session Management).
+var ErrRetired = errors.New("transports: the incarnation is retired")
 
 // ErrFull is returned by Send when the message was not taken because MaxQueued
 // bytes are waiting already.
@@ -84,6 +93,8 @@ type Transport interface {
 	Serve(ctx context.Context, emit func(Event)) error
 	// Send takes a message over and never blocks: a Pipe queues it in call
 	// order, Posts start an exchange. Before Ready a Send may return ErrGone.
+	// Any error means that it was not taken; one that is neither ErrGone nor
+	// ErrFull, that it can't be sent as it is, ever.
 	Send(Outbound) error
 	// Cancel ends interest in an attempt; no event for it follows. It reports
 	// whether nothing of it was written, and then nothing will be. It must not

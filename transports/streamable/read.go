@@ -1,0 +1,192 @@
+package streamable
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+// trusted is how much memory an announced length alone gets; a longer body gets
+// more as it comes.
+const trusted = 1 << 20
+
+// readJSON reads a body that is one JSON-RPC response. A body that is cut short,
+// whatever way it was cut, is a break and no bad answer; one that goes on after
+// its answer is not awaited.
+func (x *exchange) readJSON(resp *http.Response) {
+	limit, length := x.t.s.conf.MaxMessage, resp.ContentLength
+	if length > int64(limit) {
+		x.over(x.tooLarge(resp))
+		return
+	}
+	const slack = 64 // room for a read that finds the end
+	size := int64(4 << 10)
+	if length >= 0 {
+		size = min(length, trusted) + slack
+	}
+	frame := make([]byte, 0, size)
+	x.heard = time.Now() // a body that comes at once needs no sign of life
+	for {
+		if len(frame) == cap(frame) {
+			frame = append(make([]byte, 0, 2*cap(frame)), frame...)
+		}
+		n, err := resp.Body.Read(frame[len(frame):cap(frame)])
+		frame = frame[:len(frame)+n]
+		if len(frame) > limit {
+			x.over(x.tooLarge(resp))
+			return
+		}
+		if err == io.EOF {
+			x.wholeJSON(resp, frame)
+			return
+		}
+		if err != nil {
+			x.over(transports.Broken{Ref: x.out.Ref, Cause: err})
+			return
+		}
+		if length < 0 || int64(len(frame)) == length {
+			if k := classify(frame); looksWhole(frame) && k.answers() {
+				x.deliver(frame, k)
+				x.readOut(resp.Body)
+				return
+			}
+		}
+		if n > 0 {
+			x.alive()
+		}
+	}
+}
+
+// looksWhole is a cheap no for most of what is not.
+func looksWhole(frame []byte) bool {
+	frame = bytes.TrimRight(frame, " \t\r\n")
+	return len(frame) > 0 && frame[len(frame)-1] == '}'
+}
+
+func (x *exchange) wholeJSON(resp *http.Response, frame []byte) {
+	switch k := classify(frame); {
+	case k.answers():
+		x.deliver(frame, k)
+	case k == unfinished && resp.ContentLength < 0:
+		x.over(transports.Broken{Ref: x.out.Ref, Cause: io.ErrUnexpectedEOF})
+	default:
+		x.over(transports.Rejected{
+			Ref: x.out.Ref, Status: resp.StatusCode, Header: resp.Header,
+			Body: frame[:min(len(frame), x.t.s.conf.MaxRefusal)], Session: x.req.session,
+			Cause: &AnswerError{
+				Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"),
+				Why: "the body is no JSON-RPC response",
+			},
+		})
+	}
+}
+
+func (x *exchange) tooLarge(resp *http.Response) transports.Event {
+	return transports.Rejected{
+		Ref: x.out.Ref, Status: resp.StatusCode, Header: resp.Header, Session: x.req.session,
+		Cause: &TooLargeError{Limit: x.t.s.conf.MaxMessage},
+	}
+}
+
+// deliver emits the answer. A session is in force before its initialize answer
+// is known to anybody.
+func (x *exchange) deliver(frame []byte, k kind) {
+	if x.answered != nil {
+		x.t.opened(k == result)
+	}
+	x.over(transports.Message{Ref: x.out.Ref, Frame: frame})
+}
+
+// readOut reads what follows the answer, for a bounded time.
+func (x *exchange) readOut(rest io.Reader) {
+	if rest == http.NoBody {
+		return
+	}
+	late := time.AfterFunc(x.t.s.conf.ReadOut, x.cancel)
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, rest) // whatever ends it
+}
+
+// readEvents reads an event stream to its end, or a little beyond the answer.
+func (x *exchange) readEvents(resp *http.Response) {
+	from := newEvents(resp.Body, x.t.s.conf.MaxMessage, x.out.LastID)
+	defer from.release()
+	from.idle = x.alive
+	ref := x.out.Ref
+	if x.out.Op == transports.OpListen {
+		ref = 0
+	}
+	over := false
+	for {
+		ev, err := from.next()
+		switch {
+		case err == errTooLong && ref == 0:
+			x.say(transports.Noise{Bytes: x.t.s.conf.MaxMessage, Sample: "an event over the size limit"})
+		case err == errTooLong && !over:
+			x.over(x.tooLarge(resp))
+			return
+		case err != nil:
+			x.ended(from, over, err)
+			return
+		case ev.name != "" || len(ev.data) == 0:
+		case ref == 0:
+			from.fresh = false
+			x.say(transports.Message{Frame: ev.data})
+		default:
+			k := classify(ev.data)
+			if k <= unfinished {
+				x.say(transports.Noise{Bytes: len(ev.data), Sample: sample(ev.data)})
+				continue
+			}
+			from.fresh = false
+			if !k.answers() || over {
+				x.say(transports.Message{Ref: ref, Frame: ev.data})
+				continue
+			}
+			over = true
+			x.deliver(ev.data, k)
+			late := time.AfterFunc(x.t.s.conf.ReadOut, x.cancel)
+			defer late.Stop()
+		}
+	}
+}
+
+// ended reports a stream that ended, unless it gave its answer before.
+func (x *exchange) ended(from *events, over bool, err error) {
+	if over {
+		return
+	}
+	if errors.Is(err, io.EOF) {
+		err = ErrEnded
+	}
+	x.over(transports.Broken{Ref: x.out.Ref, LastID: from.resumeID(), Retry: from.retry, Cause: err})
+}
+
+// aliveEvery is the contract's bound on Alive.
+const aliveEvery = time.Second
+
+// alive says that bytes came which are no message.
+func (x *exchange) alive() {
+	if now := time.Now(); now.Sub(x.heard) >= aliveEvery {
+		x.heard = now
+		x.say(transports.Alive{Ref: x.out.Ref})
+	}
+}
+
+// sampleMax is how much of a noise event is shown.
+const sampleMax = 120
+
+func sample(data []byte) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) { // it is shown in logs
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(string(data[:min(len(data), sampleMax)]), "\uFFFD"))
+}
