@@ -141,7 +141,7 @@ type Reconnect struct {
 	Retried    int           // requests sent again that the old one may have seen
 	Reopened   int           // subscriptions opened again
 	Changed    []string      // of "era", "version", "serverInfo", "capabilities"
-	Lost       []error       // legacy state that the replacement refused: log level, resource subscriptions
+	Lost       []error       // what the replacement did not take back, each a *StateError
 }
 
 // Notification is one notification of the server.

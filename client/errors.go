@@ -183,6 +183,20 @@ func (e *OpeningError) Error() string {
 }
 func (e *OpeningError) Unwrap() error { return e.Err }
 
+// StateError says that a replacement does not know what its predecessor was told:
+// a log level, or a resource subscription made by resources/subscribe. Err is a
+// [*PeerError], a [*TimeoutError], or says that a modern server has no such request.
+type StateError struct {
+	Method string          // logging/setLevel or resources/subscribe
+	Params json.RawMessage // of the request that was accepted before
+	Err    error
+}
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("client: not restored: %s %s: %v", e.Method, e.Params, e.Err)
+}
+func (e *StateError) Unwrap() error { return e.Err }
+
 // InvalidRequestError says that a request can't be sent as it is.
 type InvalidRequestError struct {
 	Method string
@@ -248,6 +262,8 @@ func public(err error) error {
 		return &HTTPError{Status: e.Status, Header: e.Header, Body: e.Body, Err: e.Cause}
 	case *engine.OpeningError:
 		return &OpeningError{Method: e.Method, Err: public(e.Err)}
+	case *engine.StateError:
+		return &StateError{Method: e.Method, Params: e.Params, Err: public(e.Err)}
 	case *engine.StartTimeoutError:
 		return &TimeoutError{What: "start-up", After: e.After}
 	case *engine.VersionError:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -168,6 +169,12 @@ func (l *life) tell(listen message, method string) {
 }
 
 const subscriptionID = "io.modelcontextprotocol/subscriptionId"
+
+// later runs f after d, unless the life has ended by then.
+func (l *life) later(d time.Duration, f func()) {
+	t := time.AfterFunc(d, f)
+	context.AfterFunc(l.ctx, func() { t.Stop() })
+}
 
 // progress reports progress on a request to whoever asked for it.
 func (l *life) progress(m message, n int) {

@@ -95,6 +95,19 @@ type OpeningError struct {
 func (e *OpeningError) Error() string { return "opening exchange: " + e.Method + ": " + e.Err.Error() }
 func (e *OpeningError) Unwrap() error { return e.Err }
 
+// StateError says that a replacement does not know what its predecessor was told.
+type StateError struct {
+	Method string
+	Params json.RawMessage
+	Err    error
+}
+
+func (e *StateError) Error() string { return fmt.Sprintf("%s %s: %v", e.Method, e.Params, e.Err) }
+func (e *StateError) Unwrap() error { return e.Err }
+
+// errNotLegacy is why a modern peer does not: it has no such request.
+var errNotLegacy = errors.New("the server is modern and knows no such request")
+
 // StartTimeoutError says that an incarnation did not serve in time.
 type StartTimeoutError struct{ After time.Duration }
 

@@ -142,8 +142,8 @@ func (inc *incarnation) open() {
 		open = func(ctx context.Context, o *Opening) (*Session, error) { return o.Exchange(ctx) }
 	}
 	session, err := open(inc.ctx, &Opening{inc})
-	if err == nil && session.Era == Legacy && inc.gen > 1 {
-		inc.replay(inc.ctx)
+	if err == nil && inc.gen > 1 {
+		inc.replay(inc.ctx, session.Era)
 	}
 	if f := new(Failure); err != nil && !(errors.As(err, &f) && f.Kind <= KindClosed) {
 		inc.cancel(err)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -108,28 +107,37 @@ func (s *state) forget(uri string) (live bool) {
 	return live
 }
 
-// renew forgets what the last incarnation had accepted and lists what to tell the
-// next one.
-func (s *state) renew() (uris []string) {
+// renew forgets what the last incarnation had accepted, and lists it and whatever
+// else there is to tell the next one.
+func (s *state) renew() []subscribed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := slices.Clone(s.subs)
 	for i := range s.subs {
 		s.subs[i].live = false
-		uris = append(uris, s.subs[i].uri)
 	}
-	return uris
+	return before
 }
 
 // replay tells a new legacy incarnation what the old one knew: the log level
 // first, then the subscriptions, awaited together. A refusal is logged and
 // reported, and concerns nothing else.
-func (inc *incarnation) replay(ctx context.Context) {
+func (inc *incarnation) replay(ctx context.Context, era Era) {
+	subs := inc.e.state.renew()
+	if era != Legacy {
+		for _, sub := range subs { // streams are opened anew, and the level goes with each request
+			if sub.live && !sub.own {
+				inc.notTaken(methodSubscribe, object("uri", appendString(nil, sub.uri)), errNotLegacy)
+			}
+		}
+		return
+	}
 	var calls []*call
 	if level := inc.e.state.level.Load(); level != nil {
 		calls = append(calls, inc.ask(methodSetLevel, object("level", *level)))
 	}
-	for _, uri := range inc.e.state.renew() {
-		calls = append(calls, inc.ask(methodSubscribe, object("uri", appendString(nil, uri))))
+	for _, sub := range subs {
+		calls = append(calls, inc.ask(methodSubscribe, object("uri", appendString(nil, sub.uri))))
 	}
 	late, stop := inc.e.alarm(replayTimeout)
 	defer stop()
@@ -144,11 +152,16 @@ func (inc *incarnation) replay(ctx context.Context) {
 			<-c.done
 		}
 		if err := c.err(); err != nil {
-			what := c.Method + " " + string(c.Params)
-			inc.notRestored = append(inc.notRestored, fmt.Errorf("%s: %w", what, err))
-			inc.e.log(slog.LevelWarn, "the server did not take back its state", "gen", inc.gen, "request", what, "err", err)
+			inc.notTaken(c.Method, c.Params, err)
 		}
 	}
+}
+
+// notTaken notes a request whose effect on the peer is lost.
+func (inc *incarnation) notTaken(method string, params json.RawMessage, err error) {
+	inc.notRestored = append(inc.notRestored, &StateError{Method: method, Params: params, Err: err})
+	inc.e.log(slog.LevelWarn, "the server did not take back its state",
+		"gen", inc.gen, "request", method, "params", string(params), "err", err)
 }
 
 // err is how a call that is over failed: without an answer, or by an error of
