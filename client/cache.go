@@ -27,6 +27,7 @@ type cache struct {
 
 type cached struct {
 	result json.RawMessage
+	gen    uint64 // who gave it, and whose cursor it may carry
 	until  time.Time
 }
 
@@ -34,27 +35,25 @@ type cached struct {
 // resources than this is asked again.
 const maxCached = 1024
 
-// get returns a fresh result, and the epoch to put a new one under.
-func (c *cache) get(k cacheKey, now time.Time) (json.RawMessage, uint64) {
+// get returns a fresh result if there is one, and the epoch to put a new one under.
+func (c *cache) get(k cacheKey, now time.Time) (hit cached, ok bool, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if hit, ok := c.kept[k]; ok {
-		if now.Before(hit.until) {
-			return hit.result, c.epoch
-		}
+	if hit, ok = c.kept[k]; ok && !now.Before(hit.until) {
 		delete(c.kept, k)
+		ok = false
 	}
-	return nil, c.epoch
+	return hit, ok, c.epoch
 }
 
 // put keeps a result for as long as it says, unless something was dropped since
 // it was asked for.
-func (c *cache) put(k cacheKey, epoch uint64, result json.RawMessage, received time.Time) {
+func (c *cache) put(k cacheKey, epoch uint64, r Response, received time.Time) {
 	var hint struct {
 		TTL  int64  `json:"ttlMs"`
 		Type string `json:"resultType"`
 	}
-	if json.Unmarshal(result, &hint) != nil || hint.TTL <= 0 || hint.Type == inputRequired {
+	if json.Unmarshal(r.Result, &hint) != nil || hint.TTL <= 0 || hint.Type == inputRequired {
 		return
 	}
 	ttl := time.Duration(min(hint.TTL, int64(24*time.Hour/time.Millisecond))) * time.Millisecond // no overflow, and no listing is older than a day
@@ -66,7 +65,7 @@ func (c *cache) put(k cacheKey, epoch uint64, result json.RawMessage, received t
 	if c.kept == nil {
 		c.kept = map[cacheKey]cached{}
 	}
-	c.kept[k] = cached{result, received.Add(ttl)}
+	c.kept[k] = cached{r.Result, r.Generation, received.Add(ttl)}
 }
 
 func (c *cache) drop(stale func(cacheKey) bool) {

@@ -145,6 +145,7 @@ func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) 
 			result, gen, err := cacheable[R](ctx, c, cacheKey{method, cursor, ""}, params, pin)
 			if err != nil {
 				if errors.Is(err, ErrCursorLost) && !given {
+					c.cache.drop(func(k cacheKey) bool { return k.method == method }) // it is the old server's, too
 					cursor, pin = "", 0
 					continue
 				}
@@ -172,19 +173,20 @@ func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) 
 // cacheable makes a request whose result may be kept. pin is the generation that
 // alone may answer; 0: any.
 func cacheable[R any](ctx context.Context, c *Client, key cacheKey, params any, pin uint64) (*R, uint64, error) {
-	result := new(R)
-	raw, epoch := json.RawMessage(nil), uint64(0)
+	result, epoch := new(R), uint64(0)
 	if c.cfg.Cache {
-		if raw, epoch = c.cache.get(key, c.engine.Clock.Now()); raw != nil {
-			return result, pin, decode(key.method, raw, result)
+		hit, ok, now := c.cache.get(key, c.engine.Clock.Now())
+		if ok && (pin == 0 || pin == hit.gen) {
+			return result, hit.gen, decode(key.method, hit.result, result)
 		}
+		epoch = now
 	}
 	resp, err := c.do(ctx, Request{Method: key.method, Params: params}, pin)
 	if err != nil {
 		return nil, 0, err
 	}
 	if c.cfg.Cache {
-		c.cache.put(key, epoch, resp.Result, c.engine.Clock.Now())
+		c.cache.put(key, epoch, resp, c.engine.Clock.Now())
 	}
 	return result, resp.Generation, decode(key.method, resp.Result, result)
 }
