@@ -101,8 +101,3 @@ type Transport interface {
 	// overtake the Send of the same attempt.
 	Cancel(ref uint64) (unsent bool)
 }
-
-// ErrRetired is the cause of the context of an incarnation that was replaced while
-// it still served exchanges: its session is not ended on the wire, since the peer
-// has forgotten it.
-var ErrRetired = errors.New("transports: the incarnation was replaced")
