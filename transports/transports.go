@@ -69,6 +69,11 @@ type Outbound struct {
 // was written, from the moment the transport knows its end.
 var ErrGone = errors.New("transports: the incarnation is gone")
 
+// ErrRetired is the cause, or is wrapped by the cause, of a context that ends a
+// retired incarnation: its session is gone or replaced, so the peer is told
+// nothing about it any more (no DELETE, 2025-11-25, Session Management).
+var ErrRetired = errors.New("transports: the incarnation is retired")
+
 // ErrFull is returned by Send when the message was not taken because MaxQueued
 // bytes are waiting already.
 var ErrFull = errors.New("transports: too much is queued")
