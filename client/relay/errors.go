@@ -56,11 +56,21 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 		Code    int       `json:"code"`
 		Message string    `json:"message"`
 		Data    ErrorData `json:"data"`
-	}{code, fmt.Sprintf("respawn: "+what+" ", r.label, m.method) + advice, data})
+	}{code, fmt.Sprintf("respawn: "+what+" ", r.name(), m.method) + advice, data})
 	if err != nil { // nothing above can fail to encode
 		raw = []byte(`{"code":-31001,"message":"respawn: no answer"}`)
 	}
 	return append(append([]byte(`{"jsonrpc":"2.0","id":`+m.id+`,"error":`), raw...), '}')
+}
+
+// name is what a model knows the server by: its own name, once it has said it.
+func (r *Relay) name() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.record != nil && r.record.name != "" {
+		return r.record.name
+	}
+	return r.label
 }
 
 // exitCoder is a cause of death that knows the exit code of a process; a negative

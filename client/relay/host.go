@@ -83,36 +83,28 @@ func (r *Relay) request(m *message) {
 	if r.record == nil {
 		switch {
 		case m.method == methodInitialize || m.method == methodDiscover:
-			r.offer(m)
+			r.openings = append(r.openings, m)
+			r.wake()
 			r.mu.Unlock()
 			select {
 			case <-r.engine.Done(): // no server will come for it
-				r.giveUpOpening()
+				r.giveUpOpenings()
 			default:
 			}
 			return
-		case modernMeta(m.params) != nil && r.opening == nil:
-			r.offer(&message{params: m.params}) // its meta opens; it goes the usual way
+		case modernMeta(m.params) != nil: // its meta opens; it goes the usual way
+			r.openings = append(r.openings, &message{params: m.params})
+			r.wake()
 		}
 	}
 	r.mu.Unlock()
 	switch {
 	case m.method == methodListen && !r.legacy():
 		r.listen(m)
-	case m.method == methodPing && r.recovering():
+	case m.method == methodPing && r.engine.State() != fsm.Serving && !r.engine.State().Terminal():
 		r.answer(m, emptyResult(m.id))
 	default:
 		r.post(m)
-	}
-}
-
-// offer hands an opening exchange of the host to the incarnation that waits for
-// it. A newer one takes the place of an older. mu is held.
-func (r *Relay) offer(m *message) {
-	r.opening = m
-	select {
-	case r.opened <- struct{}{}:
-	default:
 	}
 }
 
@@ -121,12 +113,6 @@ func (r *Relay) legacy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.record != nil && r.record.session.Era == engine.Legacy
-}
-
-// recovering reports whether a server that has served is away.
-func (r *Relay) recovering() bool {
-	s := r.engine.State()
-	return r.served.Load() && (s == fsm.Dead || s == fsm.Starting)
 }
 
 // post passes a request on.
@@ -187,9 +173,9 @@ func (r *Relay) notification(m *message) {
 		return
 	case methodInitialized:
 		m.id = idInitialized
-		r.mu.Lock()
+		r.mu.Lock() // so that a replay sends it, or finds it posted
+		defer r.mu.Unlock()
 		r.initialized = true
-		r.mu.Unlock()
 	}
 	r.engine.Post(engine.Request{
 		Method: m.method, Params: m.params, ID: m.id, Frame: m.frame, Notify: true,

@@ -14,6 +14,7 @@ import (
 // record is the opening exchange that the host and a server agreed on.
 type record struct {
 	session  *engine.Session
+	name     string // the server's own, "" if it gave none
 	params   []byte // the host's: of its initialize, or with the _meta of its modern requests
 	asked    bool   // modern: by a server/discover of the host's
 	declared []byte // the capabilities that the host was told of
@@ -36,45 +37,24 @@ func (e *DriftError) Permanent() bool { return true }
 func (r *Relay) open(ctx context.Context, o *engine.Opening) (*engine.Session, error) {
 	r.mu.Lock()
 	rec := r.record
+	r.current = o
+	for _, m := range r.openings {
+		m.asked = false // of this one
+	}
 	r.mu.Unlock()
 	if rec != nil {
 		return r.replay(ctx, o, rec)
 	}
 	for {
-		m, err := r.nextOpening(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if m.method == "" { // a modern request opens by its meta alone
-			s := r.agree(&record{session: modernSession(m.params, nil), params: m.params})
-			r.settled(m)
-			return s, nil
-		}
-		reply, err := o.Ask(ctx, engine.Request{Method: m.method, ID: m.id, Frame: m.frame, Params: m.params})
-		if err != nil {
-			r.unanswered(m, err)
-			return nil, err
-		}
-		if rec := accept(m, reply); rec != nil {
-			o.Speaks(rec.session.Era)
-			r.agree(rec)
-			r.settled(m)
-			r.answer(m, reply.Frame)
+		ms, rec := r.unasked()
+		switch {
+		case len(ms) > 0:
+			for _, m := range ms {
+				r.offer(o, m)
+			}
+			continue
+		case rec != nil: // from here on the host's openings are ordinary requests
 			return rec.session, nil
-		}
-		r.settled(m)
-		r.answer(m, reply.Frame) // the host knows what to do about a refusal
-	}
-}
-
-// nextOpening waits for the host.
-func (r *Relay) nextOpening(ctx context.Context) (*message, error) {
-	for {
-		r.mu.Lock()
-		m := r.opening
-		r.mu.Unlock()
-		if m != nil {
-			return m, nil
 		}
 		select {
 		case <-r.opened:
@@ -84,45 +64,130 @@ func (r *Relay) nextOpening(ctx context.Context) (*message, error) {
 	}
 }
 
-// settled notes that an opening exchange was answered.
-func (r *Relay) settled(m *message) {
+// unasked are the opening exchanges of the host that the current server was not
+// given yet, and what was agreed on meanwhile.
+func (r *Relay) unasked() (ms []*message, rec *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.opening == m {
-		r.opening = nil
+	for _, m := range r.openings {
+		if !m.asked {
+			m.asked = true
+			m.tries++
+			ms = append(ms, m)
+		}
+	}
+	return ms, r.record
+}
+
+// wake makes open look again.
+func (r *Relay) wake() {
+	select {
+	case r.opened <- struct{}{}:
+	default:
 	}
 }
 
+// offer gives a server an opening exchange of the host's. The answer is passed on
+// where it arrives, so that it stays ahead of what the server says next. Several
+// may be under way: a host that gets no answer to its probe falls back.
+func (r *Relay) offer(o *engine.Opening, m *message) {
+	if m.method == "" { // a modern request opens by its meta alone
+		r.settled(m)
+		r.agree(o, m, &record{session: modernSession(m.params, nil), params: m.params})
+		return
+	}
+	o.Post(engine.Request{
+		Method: m.method, ID: m.id, Frame: m.frame, Params: m.params,
+		Over: func(reply engine.Reply, f *engine.Failure) {
+			if f != nil {
+				r.unanswered(m, f)
+				return
+			}
+			r.settled(m)
+			if rec := accept(m, reply); rec != nil {
+				r.agree(o, m, rec)
+			}
+			r.answer(m, reply.Frame) // the host knows what to do about a refusal
+		},
+	})
+}
+
+// settled notes that an opening exchange is over.
+func (r *Relay) settled(m *message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.openings = slices.DeleteFunc(r.openings, func(x *message) bool { return x == m })
+}
+
 // unanswered deals with an opening exchange whose server died. An initialize waits
-// for the next server; a probe of the host's is the host's to repeat.
-func (r *Relay) unanswered(m *message, err error) {
-	if f, ok := err.(*engine.Failure); ok && m.method == methodDiscover {
+// for the next server, unless another one was agreed on meanwhile; a probe of the
+// host's is the host's to repeat.
+func (r *Relay) unanswered(m *message, f *engine.Failure) {
+	r.mu.Lock()
+	m.lost = f
+	again := m.method == methodInitialize && r.record == nil
+	r.mu.Unlock()
+	if !again {
 		r.settled(m)
 		r.answer(m, r.failure(m, f))
 	}
 }
 
-// giveUpOpening answers an opening exchange that no server will answer any more.
-func (r *Relay) giveUpOpening() {
+// giveUpOpenings answers the opening exchanges that no server will answer any more.
+func (r *Relay) giveUpOpenings() {
 	r.mu.Lock()
-	m := r.opening
-	r.opening = nil
+	openings := r.openings
+	r.openings = nil
 	r.mu.Unlock()
-	if f, ok := r.engine.Err().(*engine.Failure); ok && m != nil && m.method != "" {
-		r.answer(m, r.failure(m, f))
+	f, ok := r.engine.Err().(*engine.Failure)
+	for _, m := range openings {
+		if !ok || m.method == "" {
+			continue
+		}
+		end := *f
+		end.Attempts, end.Outcome = m.tries, engine.NotExecuted
+		if m.lost != nil {
+			end.Gen, end.Outcome = m.lost.Gen, m.lost.Outcome
+		}
+		r.answer(m, r.failure(m, &end))
 	}
 }
 
-func (r *Relay) agree(rec *record) *engine.Session {
+// agree notes what the host and a server agreed on. A later initialize of the
+// host's takes the place of what was agreed before; a probe does not, unless
+// nothing had been asked.
+func (r *Relay) agree(o *engine.Opening, m *message, rec *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch {
+	case r.record == nil:
+	case m.method == methodInitialize:
+		r.initialized = false
+	case !rec.asked || r.record.asked || r.record.session.Era != rec.session.Era:
+		return
+	}
+	var info struct{ Name string }
+	_ = json.Unmarshal(rec.session.Info, &info) // no name is none
+	rec.name = info.Name
 	r.record = rec
 	r.served.Store(true)
-	return rec.session
+	o.Renew(rec.session)
+	r.wake()
 }
 
-// accept reads the answer to the host's opening exchange; nil if it agreed on
-// nothing.
+// renew notes what came of a later initialize of the host's.
+func (r *Relay) renew(m *message, reply engine.Reply) {
+	r.mu.Lock()
+	o := r.current
+	r.mu.Unlock()
+	if rec := accept(m, reply); rec != nil && o.Gen() == reply.Gen {
+		r.agree(o, m, rec)
+	}
+}
+
+// accept reads the answer to an opening exchange of the host's; nil if it agreed on
+// nothing. A modern host that reads in the answer that its version is none of the
+// server's opens again with another.
 func accept(m *message, reply engine.Reply) *record {
 	if reply.Err != nil {
 		return nil
@@ -132,17 +197,18 @@ func accept(m *message, reply engine.Reply) *record {
 		return &record{session: s, params: m.params, declared: s.Capabilities}
 	}
 	s := modernSession(m.params, reply.Result)
-	if s == nil {
+	if s == nil || !supports(reply.Result, s.Version) {
 		return nil
 	}
 	return &record{session: s, params: m.params, asked: true, declared: s.Capabilities}
 }
 
-// renew replaces the record by a later initialize of the host's.
-func (r *Relay) renew(m *message, reply engine.Reply) {
-	if rec := accept(m, reply); rec != nil {
-		r.agree(rec)
+// supports reports whether a DiscoverResult lists a version.
+func supports(result json.RawMessage, version string) bool {
+	var v struct {
+		Supported []string `json:"supportedVersions"`
 	}
+	return json.Unmarshal(result, &v) == nil && slices.Contains(v.Supported, version)
 }
 
 func legacySession(result json.RawMessage) *engine.Session {
@@ -216,7 +282,7 @@ func (r *Relay) replay(ctx context.Context, o *engine.Opening, rec *record) (*en
 	}
 	if rec.declared != nil && !bytes.Equal(compact(s.Capabilities), compact(rec.declared)) {
 		r.cfg.Logger.Warn("the replacement declares other capabilities than the host was told of",
-			"server", r.label, "had", string(rec.declared), "has", string(s.Capabilities))
+			"peer", r.label, "had", string(rec.declared), "has", string(s.Capabilities))
 		if r.cfg.ExitOnDrift {
 			return nil, &DriftError{"capabilities", string(rec.declared), string(s.Capabilities)}
 		}
@@ -233,20 +299,11 @@ func compact(raw json.RawMessage) []byte {
 }
 
 func (r *Relay) replayInitialize(ctx context.Context, o *engine.Opening, rec *record) (*engine.Session, error) {
-	params := map[string]json.RawMessage{}
-	if err := json.Unmarshal(rec.params, &params); err != nil {
-		return nil, err
-	}
-	version, err := json.Marshal(rec.session.Version)
+	params, err := atVersion(rec.params, rec.session.Version)
 	if err != nil {
 		return nil, err
 	}
-	params["protocolVersion"] = version
-	raw, err := json.Append(nil, params, json.SortMapKeys|json.TrustRawMessage)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := o.Ask(ctx, engine.Request{Method: methodInitialize, Params: raw})
+	reply, err := o.Ask(ctx, engine.Request{Method: methodInitialize, Params: params})
 	if err != nil {
 		return nil, err
 	}
@@ -265,6 +322,25 @@ func (r *Relay) replayInitialize(ctx context.Context, o *engine.Opening, rec *re
 		err = o.Notify(methodInitialized, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	}
 	return s, err
+}
+
+// atVersion is the params of the host's initialize with the version that was agreed
+// on in place of the one that it proposed, and every other byte as it came.
+func atVersion(params []byte, version string) ([]byte, error) {
+	var p struct {
+		Version json.RawMessage `json:"protocolVersion"`
+	}
+	if _, err := json.Parse(params, &p, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields); err != nil {
+		return nil, err
+	}
+	if p.Version == nil { // it proposed none, and a server took it
+		return params, nil
+	}
+	text, err := json.Marshal(version)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Splice(params, p.Version, string(text)), nil
 }
 
 // replayDiscover asks a modern replacement whether it still speaks the host's
@@ -287,12 +363,12 @@ func (r *Relay) replayDiscover(ctx context.Context, o *engine.Opening, rec *reco
 	case reply.Err != nil:
 		return rec.session, nil
 	}
-	var v struct {
-		Supported []string `json:"supportedVersions"`
-	}
-	_ = json.Unmarshal(reply.Result, &v) // no list supports nothing
-	if !slices.Contains(v.Supported, rec.session.Version) {
-		return nil, &DriftError{"the protocol version", rec.session.Version, fmt.Sprint(v.Supported)}
+	if !supports(reply.Result, rec.session.Version) {
+		var v struct {
+			Supported json.RawMessage `json:"supportedVersions"`
+		}
+		_ = json.Unmarshal(reply.Result, &v) // shown as it is, if it is there
+		return nil, &DriftError{"the protocol version", rec.session.Version, string(v.Supported)}
 	}
 	return modernSession(rec.params, reply.Result), nil
 }

@@ -88,10 +88,11 @@ type Relay struct {
 	done   chan struct{}
 
 	mu          sync.Mutex
-	record      *record  // the opening exchange in force; nil: none was answered yet
-	opening     *message // the host's opening exchange that waits for a server
-	opened      chan struct{}
-	initialized bool // the host has sent notifications/initialized
+	record      *record         // the opening exchange in force; nil: none was answered yet
+	openings    []*message      // those of the host that no server has answered
+	opened      chan struct{}   // holds a token while there may be news for open
+	current     *engine.Opening // of the server that was started last
+	initialized bool            // the host has sent notifications/initialized
 	live        map[string]*message
 	tokens      map[string]int // progress tokens in flight
 	streams     map[string]*engine.Stream
@@ -108,6 +109,11 @@ type message struct {
 	params []byte
 	frame  []byte
 	token  string // its progress token's JSON text; "" for none
+
+	// Of an opening exchange. The relay's mutex guards them.
+	asked bool            // the current server was given it
+	tries int             // how many servers were
+	lost  *engine.Failure // how the last of them failed it
 }
 
 // New starts the server behind f. toHost takes each message for the host; it is
@@ -129,7 +135,7 @@ func New(f transports.Factory, toHost func(frame []byte), cfg *Config) (*Relay, 
 	r.engine.Start()
 	go func() {
 		<-r.engine.Done()
-		r.giveUpOpening()
+		r.giveUpOpenings()
 		close(r.done)
 	}()
 	return r, nil

@@ -180,11 +180,11 @@ func TestTheHostSeesOneServer(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		expect("the replay", s.took(), []string{
-			`2 {"jsonrpc":"2.0","id":1125899906842628,"method":"initialize","params":{"capabilities":{},"clientInfo":{"name":"h","version":"1"},"protocolVersion":"2025-06-18"}}`,
+			`2 {"jsonrpc":"2.0","id":1125899906842628,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}`,
 			`2 {"jsonrpc":"2.0","method":"notifications/initialized"}`,
 		})
 		expect("the lost call and what may have changed", h.heard(), []string{
-			`{"jsonrpc":"2.0","id":"7","error":{"code":-31001,"message":"respawn: the MCP server \"scripted\" went away before it answered tools/call. The call may have taken effect: check before you make it again.","data":{"outcome":"unknown","generation":1,"cause":"killed","attempt":1}}}`,
+			`{"jsonrpc":"2.0","id":"7","error":{"code":-31001,"message":"respawn: the MCP server \"s\" went away before it answered tools/call. The call may have taken effect: check before you make it again.","data":{"outcome":"unknown","generation":1,"cause":"killed","attempt":1}}}`,
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
 		})
 	})

@@ -33,6 +33,24 @@ func (o *Opening) Ask(ctx context.Context, r Request) (Reply, error) {
 	return reply, nil
 }
 
+// Post is Ask for a request that has Over: it does not wait. An initialize is never
+// cancelled on the wire (2025-11-25, cancellation).
+func (o *Opening) Post(r Request) {
+	r.uncancelled = r.Method == methodInitialize
+	o.inc.e.giveTo(o.inc, &call{Request: r, id: r.ID, opened: o.inc, done: make(chan struct{})})
+}
+
+// Renew notes that the owner has opened an incarnation, or opened it anew.
+func (o *Opening) Renew(s *Session) {
+	o.Speaks(s.Era)
+	t := o.inc.e.calls
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inc == o.inc {
+		o.inc.e.session.Store(s)
+	}
+}
+
 // Withdraw takes back what its owner posted under an id.
 func (o *Opening) Withdraw(id string) { o.inc.e.Withdraw(id) }
 
