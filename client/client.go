@@ -127,7 +127,7 @@ func (c *Client) do(ctx context.Context, r Request, pin uint64) (Response, error
 	if r.Progress != nil {
 		req.Progress = func(p engine.Progress) { r.Progress(Progress(p)) }
 	}
-	for range maxRounds + 1 {
+	for round := 0; ; round++ {
 		reply, fail := c.engine.Do(ctx, req)
 		switch {
 		case fail != nil:
@@ -139,11 +139,13 @@ func (c *Client) do(ctx context.Context, r Request, pin uint64) (Response, error
 		if !ok {
 			return Response{Result: reply.Result, Generation: reply.Gen}, nil
 		}
-		if req.Params, err = c.input(ctx, params, w); err != nil {
+		if err = errRounds; round < maxRounds {
+			req.Params, err = c.input(ctx, params, w)
+		}
+		if err != nil {
 			return Response{}, &InputError{Method: r.Method, Err: err}
 		}
 	}
-	return Response{}, &InputError{Method: r.Method, Err: errRounds}
 }
 
 // Notify sends a notification and returns once it is written. Errors are those

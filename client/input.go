@@ -38,7 +38,10 @@ func (c *Client) wants(method string, result json.RawMessage) (w wanted, ok bool
 	default:
 		return w, false
 	}
-	if !bytes.Contains(result, []byte(inputRequired)) || json.Unmarshal(result, &w) != nil || w.Type != inputRequired {
+	if !bytes.Contains(result, []byte(inputRequired)) {
+		return w, false
+	}
+	if _, err := json.Parse(result, &w, json.DontMatchCaseInsensitiveStructFields); err != nil || w.Type != inputRequired {
 		return w, false
 	}
 	for _, r := range w.Requests {
