@@ -68,6 +68,10 @@ type (
 		cause error
 		at    time.Time
 	}
+	evStartOver struct { // it should serve by now
+		inc *incarnation
+		due time.Time
+	}
 	evDue     struct{ gen uint64 }
 	evUse     struct{} // somebody waits
 	evClose   struct{}
@@ -213,6 +217,8 @@ func (e *Engine) handle(ev any) {
 		e.tryReach()
 	case evReached:
 		e.reached(ev.c)
+	case evStartOver:
+		e.startOver(ev.inc, ev.due)
 	case evDue:
 		e.step(fsm.Input{Event: fsm.Due, Gen: ev.gen}, step{})
 	case evUse:

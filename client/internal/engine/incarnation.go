@@ -20,9 +20,12 @@ type incarnation struct {
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	startTimer timer
-	lifeTimer  timer        // the loop's own
-	misses     int          // probes in a row that nothing answered; the loop's own
-	heard      atomic.Int64 // when the peer last said anything, in ns since begun
+	spared     bool          // the start's timer came late once; the loop's own
+	lifeTimer  timer         // the loop's own
+	misses     int           // probes in a row that nothing answered; the loop's own
+	lastSign   uint64        // signs before the first of them; the loop's own
+	signs      atomic.Uint64 // of life: everything that the peer says
+	heard      atomic.Int64  // when the last one came, in ns since begun
 	begun      time.Time
 
 	retired  bool        // policy called its session gone; the loop's own
@@ -59,9 +62,23 @@ func newIncarnation(e *Engine, gen uint64, era Era) *incarnation {
 	inc.speaks.Store(uint32(era))
 	// An owner who runs the first opening waits for somebody else to begin it.
 	if d := e.StartTimeout; d > 0 && (e.Open == nil || e.served) {
-		inc.startTimer.t = e.Clock.AfterFunc(d, func() { inc.cancel(&StartTimeoutError{After: d}) })
+		inc.startTimer.t = e.after(d, evStartOver{inc, inc.begun.Add(d)})
 	}
 	return inc
+}
+
+// startOver ends an incarnation that does not serve in time. One whose machine was
+// away meanwhile gets its time again.
+func (e *Engine) startOver(inc *incarnation, due time.Time) {
+	now := e.Clock.Now()
+	switch {
+	case !inc.servedAt.IsZero():
+	case !inc.spared && now.Sub(due) > lateTimer:
+		inc.spared = true
+		inc.startTimer.t = e.after(e.StartTimeout, evStartOver{inc, now.Add(e.StartTimeout)})
+	default:
+		inc.cancel(&StartTimeoutError{After: e.StartTimeout})
+	}
 }
 
 // serve runs the transport and posts its end, whatever the end is.

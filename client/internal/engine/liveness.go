@@ -30,6 +30,7 @@ type (
 // hear notes a sign of life.
 func (inc *incarnation) hear() {
 	if inc.e.Liveness.Idle > 0 {
+		inc.signs.Add(1)
 		inc.heard.Store(int64(inc.e.Clock.Now().Sub(inc.begun)))
 	}
 }
@@ -66,18 +67,21 @@ func (e *Engine) checkLife(inc *incarnation) {
 	if e.session.Load().Era == Modern { // ping is gone (2026-07-28, changelog 5)
 		method = methodDiscover
 	}
+	if inc.misses == 0 {
+		inc.lastSign = inc.signs.Load()
+	}
 	c := &call{Request: Request{Method: method, Idle: e.Liveness.Timeout}, probe: true, done: make(chan struct{})}
 	c.then = evProbed{inc, c}
 	e.giveTo(inc, c)
 }
 
-// probed takes the end of a probe. Any answer is life, an error too, and so is
-// anything heard while it ran.
+// probed takes the end of a probe. Any answer is life, an error or a late one too,
+// and so is anything else heard since the first of the probes that were missed.
 func (e *Engine) probed(inc *incarnation, c *call) {
 	if e.cur != inc || e.machine.State() != fsm.Serving {
 		return
 	}
-	if c.fail == nil || inc.silence() < e.Liveness.Timeout || !e.calls.idle() {
+	if c.fail == nil || inc.signs.Load() != inc.lastSign || !e.calls.idle() {
 		inc.misses = 0
 	} else if inc.misses++; inc.misses >= e.Liveness.Misses {
 		inc.cancel(ErrUnresponsive)
