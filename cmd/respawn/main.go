@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/respawn-mcp/respawn/cmd/respawn/internal/drill"
 )
 
 // Exit codes of every subcommand, unless its own help says more.
@@ -32,6 +34,7 @@ type command struct {
 // commands is what respawn can do, one file each.
 var commands = []command{
 	{"diagram", "[-format mermaid|dot|markdown] | -write FILE… | -check FILE…", "print the lifecycle, or write or check generated blocks in docs", diagram},
+	{"drill", "[-json] [-timeout D] [-- command args…]", "kill a server and show what is recovered: the built-in one, or a given one", runDrill},
 	{"run", "[flags] [--] command args…", "put recovery in front of a stdio server, for any host", runCommand},
 	{"version", "", "print the version", version},
 }
@@ -39,6 +42,9 @@ var commands = []command{
 func main() {
 	if isGuard(os.Args[1:]) {
 		return
+	}
+	if code, played := drill.Play(os.Args[1:]); played {
+		os.Exit(code)
 	}
 	os.Exit(run(streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
 }

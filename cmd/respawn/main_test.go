@@ -58,6 +58,11 @@ func TestWrongArgumentsAreToldWithTheUsage(t *testing.T) {
 	}{
 		{"version now", `respawn version: unexpected argument "now"`},
 		{"version -x", "flag provided but not defined: -x"},
+		{"drill npx", `respawn drill: unexpected argument "npx" (a server's command comes after --)`},
+		{"drill --", "respawn drill: no command after --"},
+		{"drill -timeout 0s", "respawn drill: -timeout 0s is not positive"},
+		{"drill -timeout soon", `invalid value "soon" for flag -timeout: parse error`},
+		{"drill -yaml", "flag provided but not defined: -yaml"},
 		{"diagram README.md", `respawn diagram: unexpected argument "README.md" (did you mean -check or -write?)`},
 		{"diagram -format svg", `respawn diagram: unknown format "svg"`},
 		{"diagram -write", "respawn diagram: no files"},

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/respawn-mcp/respawn/cmd/respawn/internal/drill"
+)
+
+func runDrill(c command, std streams, args []string) int {
+	fs := c.flags(std)
+	asJSON := fs.Bool("json", false, "print one JSON object for each event, and a summary")
+	timeout := fs.Duration("timeout", drill.DefaultTimeout, "how long each step may take: a start, a request, a recovery")
+	if code, ok := parse(fs, args); !ok {
+		return code
+	}
+	dashes := len(args) > fs.NArg() && args[len(args)-fs.NArg()-1] == "--"
+	switch {
+	case *timeout <= 0:
+		return misused(fs, "-timeout %s is not positive", *timeout)
+	case dashes && fs.NArg() == 0:
+		return misused(fs, "no command after --")
+	case !dashes && fs.NArg() > 0:
+		return misused(fs, "unexpected argument %q (a server's command comes after --)", fs.Arg(0))
+	}
+	// Whoever reads our output may leave before the end (| head), which is no reason
+	// to leave servers and files behind.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	defer stop()
+	held, err := drill.Run(ctx, drill.Options{
+		Command: fs.Args(), Timeout: *timeout,
+		Out: std.out, JSON: *asJSON, Color: !*asJSON && inColor(std.out),
+	})
+	if err != nil {
+		fmt.Fprintf(std.err, "respawn drill: %v\n", err)
+	}
+	if !held {
+		return exitFailure
+	}
+	return exitOK
+}
+
+// inColor reports whether w is a terminal that shows colours, and its user does
+// not mind (no-color.org). Windows consoles have to be asked for them, which
+// nobody does here.
+func inColor(w io.Writer) bool {
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || runtime.GOOS == "windows" {
+		return false
+	}
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,161 @@
+package drill
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+// The test binary is the built-in server, too.
+func TestMain(m *testing.M) {
+	if code, played := Play(os.Args[1:]); played {
+		os.Exit(code)
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // else each server sleeps for a second when it exits
+	goleak.VerifyTestMain(m)
+}
+
+// results runs a drill in JSON and returns how each of its checks ended.
+func results(t *testing.T, o Options) (held bool, got map[string]string) {
+	t.Helper()
+	var out bytes.Buffer
+	o.Out, o.JSON = &out, true
+	held, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
+	var summary struct {
+		Held   bool
+		Checks []check
+	}
+	if err := json.Unmarshal(lines[len(lines)-1], &summary); err != nil {
+		t.Fatalf("the summary %s: %v", lines[len(lines)-1], err)
+	}
+	if summary.Held != held {
+		t.Errorf("the summary says %v and the drill %v", summary.Held, held)
+	}
+	got = map[string]string{}
+	for _, c := range summary.Checks {
+		got[c.Name] = c.Result
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s", &out)
+		}
+	})
+	return held, got
+}
+
+// A check that can't fail proves nothing: each fault of the server must be seen,
+// and by the right ones.
+func TestEachFaultOfAServerIsSeen(t *testing.T) {
+	// What a fault withholds is waited for in vain, and briefly; everything else comes.
+	const vain = 5 * time.Second
+	for _, tc := range []struct {
+		fault, era string
+		timeout    time.Duration // 0: the default
+		failed     []string
+		unreached  []string
+	}{
+		{fault: faultTwice, era: "modern", failed: []string{checkOpens, checkReplaced, checkWaited, checkLost, checkCrash}},
+		{fault: faultFickle, era: "legacy", failed: []string{checkSameTools}},
+		{fault: faultMute, era: "legacy", timeout: vain, unreached: []string{
+			checkSubscribed, checkRefused, checkWaited, checkLost, checkCrash, checkRead,
+		}},
+		{fault: faultObstinate, era: "modern", timeout: vain, unreached: []string{checkLoop, checkAfter}},
+	} {
+		t.Run(tc.fault+" "+tc.era, func(t *testing.T) {
+			want := map[string]string{}
+			for _, name := range builtinChecks {
+				want[name] = resultHeld
+			}
+			for _, name := range tc.failed {
+				want[name] = resultFailed
+			}
+			for _, name := range tc.unreached {
+				want[name] = resultMissing
+			}
+			held, got := results(t, Options{Timeout: tc.timeout, fault: tc.fault, only: tc.era})
+			if held {
+				t.Error("the drill says that everything held")
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAServersRoleIsNotInherited(t *testing.T) {
+	t.Setenv(roleVar, roleServer)
+	if got := takeRole(); got != roleServer {
+		t.Errorf("the role is %q, want %q", got, roleServer)
+	}
+	if value, set := os.LookupEnv(roleVar); set {
+		t.Errorf("what it starts would play %q", value)
+	}
+	if code, played := Play(nil); played {
+		t.Errorf("without a role it played one, and exited with %d", code)
+	}
+}
+
+func TestAReportCountsWhatWasNotReached(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		prove func(*report)
+		held  bool
+		want  string
+	}{
+		{"all held", func(r *report) {
+			r.prove("a", true, "%d", 1)
+			r.prove("b", true, "")
+		}, true, "\nx, what was proved\n  held  a  1\n  held  b\n"},
+		{"one failed", func(r *report) {
+			r.prove("a", true, "")
+			r.prove("b", false, "2 and not 1")
+		}, false, "\nx, what was proved\n  held    a\n  FAILED  b  2 and not 1\n"},
+		{"one was not reached", func(r *report) { r.prove("b", true, "") }, false, "\nx, what was proved\n  not reached  a\n  held         b\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			r := &report{out: &out, began: time.Now()}
+			r.begin("x")
+			r.expect("a", "b")
+			tc.prove(r)
+			out.Reset()
+			if got := r.finish(nil); got != tc.held {
+				t.Errorf("held: %v, want %v", got, tc.held)
+			}
+			table, _, _ := bytes.Cut(out.Bytes(), []byte("\n\n"))
+			if diff := cmp.Diff(tc.want, string(table)+"\n"); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestToolsAreComparedByTheirWholeDescription(t *testing.T) {
+	for _, tc := range []struct {
+		before, after []string
+		same          bool
+		how           string
+	}{
+		{[]string{"a", "b"}, []string{"a", "b"}, true, "2 tools, names and schemas"},
+		{[]string{"a", "b"}, []string{"b", "a"}, true, "2 tools, names and schemas, in another order"},
+		{[]string{"a", "b"}, []string{"a"}, false, "1 of 2 are gone or changed, 0 are new or changed"},
+		{[]string{"a", "b"}, []string{"a", "B"}, false, "1 of 2 are gone or changed, 1 are new or changed"},
+		{[]string{"a"}, []string{"a", "a"}, false, "0 of 1 are gone or changed, 1 are new or changed"},
+		{nil, []string{"a"}, false, "0 of 0 are gone or changed, 1 are new or changed"},
+	} {
+		same, how := sameTools(tc.before, tc.after)
+		if same != tc.same || how != tc.how {
+			t.Errorf("%v and %v: %v, %q; want %v, %q", tc.before, tc.after, same, how, tc.same, tc.how)
+		}
+	}
+}
