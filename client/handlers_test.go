@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -226,11 +227,11 @@ func TestHandlers_AServersCancellationEndsItsOwnRequestAlone(t *testing.T) {
 			}
 			return false, nil
 		}}
-		interrupted := 0
+		var interrupted atomic.Int64 // two handlers run at once
 		c := connect(t, p, client.Config{
 			Elicit: func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 				<-ctx.Done()
-				interrupted++
+				interrupted.Add(1)
 				return nil, ctx.Err()
 			},
 		})
@@ -246,8 +247,8 @@ func TestHandlers_AServersCancellationEndsItsOwnRequestAlone(t *testing.T) {
 			p.last().say("notifications/cancelled", fmt.Sprintf(`{"requestId":%s}`, m.ID))
 		}
 		synctest.Wait()
-		if got := replies(p); interrupted != 2 || len(got) != 0 {
-			t.Errorf("%d handlers were interrupted, and answered %v", interrupted, got)
+		if got := replies(p); interrupted.Load() != 2 || len(got) != 0 {
+			t.Errorf("%d handlers were interrupted, and answered %v", interrupted.Load(), got)
 		}
 		for _, m := range waiting {
 			p.last().answer(m)
