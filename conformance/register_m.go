@@ -10,7 +10,7 @@ var registerM = []Requirement{
 	part("M7", "Evidence is the latest complete listing of this incarnation, holds at send and at loss, and contradictions grant nothing.", "missing: listings of a real peer", "TestM7_DuplicateNamesMustAllGrant", "TestM7_OnlyACompleteListingIsEvidence", "TestM7_EvidenceIsAValue", "TestM7_AListingWithoutEndGivesNoEvidenceAndIsForgotten", "TestM7_ListingsAreReadThroughAnyWhiteSpaceAndNesting"),
 	part("M8", "The read set is issued again, vendor and unknown methods are not; server/discover only on a settled connection.", "missing: on the wire", "TestS33_ReadSetIsExactlyTheEightMethods", "TestRules_EachRow", "TestRules_AgreeWithTheRulesWrittenByHand"),
 	part("M9", "Continuations are never issued again, and no call more than once for a break.", "missing: on the wire", "TestRules_WhereTwoMatchTheFirstWins", "TestRules_AgreeWithTheRulesWrittenByHand"),
-	gap("M10", "Listen streams re-open by their own rules; the death of a process is none of these."),
+	part("M10", "Listen streams re-open by their own rules; the death of a process is none of these.", "missing: HTTP", "TestB089_OnlyAnAbruptEndOpensAStreamAgain"),
 	gap("M11", "A header mismatch lists the tool anew and sends once more; three sends of one call at most."),
 	gap("M12", "A legacy stream is resumed by GET and Last-Event-ID, with a floor on retry, capped attempts and no duplicates; without an event id its outcome is unknown."),
 	gap("M13", "A request whose connection could not be made is unsent: held behind one backoff where calls may wait, else NotExecuted."),
