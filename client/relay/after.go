@@ -19,21 +19,13 @@ func (r *Relay) ended(e engine.Ended) {
 }
 
 // recovered tells the host what may have changed while nobody served: each kind
-// whose changes it was told to expect, once, and each subscribed resource.
+// whose changes it was told to expect, once, and each subscribed resource. A modern
+// host hears it on its streams, once they are open again.
 func (r *Relay) recovered(engine.Reconnect) {
 	r.mu.Lock()
 	rec := r.record
-	streams := make(map[string]*engine.Stream, len(r.streams))
-	for id, s := range r.streams {
-		streams[id] = s
-	}
 	r.mu.Unlock()
 	if rec.session.Era == engine.Modern {
-		for id, s := range streams {
-			if f, ok := s.Acknowledged(); ok {
-				r.tellChanges(f.Tools, f.Prompts, f.Resources, f.URIs, id)
-			}
-		}
 		return
 	}
 	type changes struct {

@@ -26,15 +26,21 @@ func (r *Relay) FromHost(frame []byte) {
 	if len(frame) == 0 {
 		return
 	}
-	if frame[0] == '[' {
-		var batch []json.RawMessage
-		if json.Unmarshal(frame, &batch) == nil {
-			for _, one := range batch {
-				r.FromHost(one)
-			}
-			return
-		}
+	if frame[0] != '[' {
+		r.one(frame)
+		return
 	}
+	batch, err := engine.ParseBatch(frame) // 2025-03-26, basic, Batching
+	if err != nil {
+		r.cfg.Logger.Warn("the host sent no message", "bytes", len(frame), "err", err)
+	}
+	for _, one := range batch {
+		r.one(one)
+	}
+}
+
+// one takes a message that is no batch.
+func (r *Relay) one(frame []byte) {
 	var env engine.Envelope
 	if err := engine.Parse(frame, &env); err != nil {
 		r.cfg.Logger.Warn("the host sent no message", "bytes", len(frame), "err", err)
@@ -209,12 +215,10 @@ func (r *Relay) cancel(m *message) {
 	if target == nil || target.method == methodInitialize {
 		return
 	}
-	if stream != nil {
-		stream.Close() // tells the server itself, if that holds the stream
-		r.forget(id)
-		return
-	}
 	gen, live := r.engine.Withdraw(id)
+	if stream != nil { // or it would be opened again
+		stream.Close()
+	}
 	r.forget(id)
 	if live {
 		r.engine.Post(engine.Request{
@@ -237,6 +241,8 @@ func (r *Relay) listen(m *message) {
 	raw := engine.RawStream{
 		ID: m.id, Frame: m.frame,
 		Over: func(reply engine.Reply, f *engine.Failure) { r.over(m, reply, f) },
+		// What the stream told of may have changed while it was not open.
+		Again: func(f engine.Filter) { r.tellChanges(f.Tools, f.Prompts, f.Resources, f.URIs, m.id) },
 	}
 	s, f := r.engine.ListenRaw(p.Notifications, raw, func(in engine.Incoming, _ uint64) {
 		if in.Method == methodCancelled { // a graceful end, which is all the host gets

@@ -70,10 +70,6 @@ type scene struct {
 // direction changes how a scene begins.
 type direction func(*scene)
 
-// withEnv adds to the shim's environment.
-func withEnv(env ...string) direction {
-	return func(s *scene) { s.cmd.Env = append(s.cmd.Env, env...) }
-}
 
 // stage starts a shim with flags in front of puppets.
 func stage(t *testing.T, flags string, directions ...direction) *scene {

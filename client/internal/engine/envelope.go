@@ -55,6 +55,18 @@ func Parse(frame []byte, env *Envelope) error {
 	return nil
 }
 
+// ParseBatch takes apart an array of messages, without copying.
+func ParseBatch(frame []byte) (batch []json.RawMessage, err error) {
+	if tooDeep(frame) {
+		return nil, errDepth
+	}
+	rest, err := json.Parse(frame, &batch, json.ZeroCopy)
+	if err == nil && len(bytes.TrimLeft(rest, " \t\r\n")) != 0 {
+		err = errTrailing
+	}
+	return batch, err
+}
+
 // Kind says what a parsed message is. A null id is no id (JSON-RPC 2.0, section
 // 5); both a result and an error, or neither, is no answer.
 func (env *Envelope) Kind() MessageKind {

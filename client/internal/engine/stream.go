@@ -114,6 +114,9 @@ type RawStream struct {
 	ID    string // the wire id's JSON text
 	Frame []byte
 	Over  func(Reply, *Failure)
+	// Again hears what a later acknowledgement grants, after that itself if it is
+	// told. Like told it must not block.
+	Again func(Filter)
 }
 
 // ListenRaw opens a stream by a frame of its owner's. told is called on the
@@ -456,10 +459,13 @@ func (s *Stream) take(m Incoming, gen uint64, c *call) {
 		}
 		if json.Unmarshal(m.Params, &p) == nil && c != nil && !c.acked {
 			c.acked = true
-			news := !s.ackedAny || s.acked.exceeds(p.Notifications)
+			first, less := !s.ackedAny, s.acked.exceeds(p.Notifications)
 			s.acknowledge(p.Notifications)
-			if s.raw != nil && news {
+			if s.raw != nil && (first || less) {
 				s.told(m, gen)
+			}
+			if s.raw != nil && !first {
+				s.raw.Again(p.Notifications)
 			}
 		}
 		return
