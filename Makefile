@@ -24,7 +24,7 @@ TESTFLAGS ?=
 # Flags for the bench, such as BENCHFLAGS=-judge (see -help).
 BENCHFLAGS ?=
 
-.PHONY: help build test test-plain lint lint-format lint-cross lint-nested docs docs-check bench real ci
+.PHONY: help build test test-plain drill lint lint-format lint-cross lint-nested docs docs-check bench real ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ test: ## run the tests, with the race detector where it works
 # build and pass too; without cgo the runtime differs (it detects deadlocks).
 test-plain:
 	CGO_ENABLED=0 $(GO) test -shuffle=on $(TESTFLAGS) ./...
+
+drill: ## kill the built-in server in every way and prove what is recovered
+	$(GO) run ./cmd/respawn drill
 
 lint: lint-format lint-cross lint-nested ## vet, staticcheck, gofumpt; vet for Windows and macOS
 	$(GO) vet ./...
@@ -98,4 +101,5 @@ ci: ## everything that must hold before a change lands
 	$(call stage,docs-check)
 	$(call stage,test)
 	$(call stage,test-plain)
+	$(call stage,drill)
 	$(call stage,real)
