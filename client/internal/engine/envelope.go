@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/segmentio/encoding/json"
@@ -75,12 +76,13 @@ func (env *Envelope) Kind() MessageKind {
 	}
 	hasID := len(env.ID) > 0 && !bytes.Equal(env.ID, null)
 	hasError := len(env.Error) > 0 && !bytes.Equal(env.Error, null)
+	hasResult := len(env.Result) > 0 && !(hasError && bytes.Equal(env.Result, null))
 	switch {
 	case env.Method != nil && hasID:
 		return AskedFor
 	case env.Method != nil:
 		return Notification
-	case hasID && (len(env.Result) > 0) != hasError:
+	case hasID && hasResult != hasError:
 		return Response
 	}
 	return Malformed
@@ -120,6 +122,9 @@ func looseID(raw []byte) string {
 	if s, err := strconv.Unquote(text); err == nil {
 		text = s
 	}
+	if text == "" || !isDigit(rune(text[0])) || strings.ContainsFunc(text, notOfANumber) {
+		return "" // ParseFloat reads more than JSON has numbers for
+	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || f < 0 || f >= 1<<53 || f != float64(uint64(f)) {
 		return ""
@@ -134,3 +139,7 @@ func Splice(frame, span []byte, text string) []byte {
 	out = append(append(out, frame[:at]...), text...)
 	return append(out, frame[at+len(span):]...)
 }
+
+func isDigit(r rune) bool { return '0' <= r && r <= '9' }
+
+func notOfANumber(r rune) bool { return !isDigit(r) && !strings.ContainsRune(".eE+-", r) }
