@@ -172,7 +172,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("client: no common protocol version: this client speaks %v, the server %v", e.Ours, e.Theirs)
 }
 
-// OpeningError says which exchange of an opening failed.
+// OpeningError says which exchange of an opening failed. Where the server refused
+// it, Err is its [*PeerError]; errors.As does not find that one, because an error
+// that is found to be the peer's means that a request was answered.
 type OpeningError struct {
 	Method string
 	Err    error
@@ -181,7 +183,14 @@ type OpeningError struct {
 func (e *OpeningError) Error() string {
 	return fmt.Sprintf("client: opening exchange: %s: %v", e.Method, e.Err)
 }
-func (e *OpeningError) Unwrap() error { return e.Err }
+
+// Unwrap returns Err unless it is a [*PeerError].
+func (e *OpeningError) Unwrap() error {
+	if _, answered := e.Err.(*PeerError); answered {
+		return nil
+	}
+	return e.Err
+}
 
 // StateError says that a replacement does not know what its predecessor was told:
 // a log level, or a resource subscription made by resources/subscribe. Err is a

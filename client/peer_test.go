@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -231,6 +232,12 @@ func (p *peer) received() []string {
 		got = append(got, fmt.Sprintf("%d %s", m.Gen, or(m.Method, "reply")))
 	}
 	return got
+}
+
+// becomes changes what the peer does, once all that it got is dealt with.
+func (p *peer) becomes(on func(*life, message) (bool, error)) {
+	synctest.Wait()
+	p.on = on
 }
 
 // speak sets the protocol version from now on.
