@@ -135,6 +135,40 @@ func TestS4_ARefusalSaysWhenToTryAgain(t *testing.T) {
 	})
 }
 
+// A caller whose call was lost may be back before the engine has dealt with the
+// rest of that death.
+func TestS4_ACallMadeAtOnceAfterALostOneIsRefusedLikeAnyOther(t *testing.T) {
+	for _, tt := range []struct {
+		what   string
+		budget policy.Budget
+		want   string
+	}{
+		{"a replacement by itself", policy.Contract(), "not executed: nobody serves"},
+		{"a replacement on use, at once", policy.Unlimited(), "generation 2"},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			for range 100 {
+				synctest.Test(t, func(t *testing.T) {
+					var held []message
+					p := &peer{on: hold(1, &held)}
+					c := connect(t, p, client.Config{Budget: tt.budget})
+					var again []<-chan string
+					for range 8 {
+						again = append(again, start(func() string { tool(t.Context(), c); return tool(t.Context(), c) }))
+					}
+					synctest.Wait()
+					p.kill()
+					for _, said := range again {
+						if got := <-said; got != tt.want {
+							t.Errorf("the second call: %s, want %s", got, tt.want)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
 func TestS4_TheNumberOfParkedCallsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{}

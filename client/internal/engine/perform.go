@@ -142,6 +142,8 @@ func (e *Engine) settle(s step) {
 	if t.gate != gateEnded {
 		t.gate, t.inc = gateDown, nil
 	}
+	// Callers that this wakes may be back before arm has run.
+	t.retryAt, t.onUse, t.armed = s.at.Add(s.verdict.Delay), s.verdict.OnUse, !s.verdict.OnUse
 	t.mu.Unlock()
 	e.loseStreams()
 	e.closeGet()

@@ -131,12 +131,14 @@ func (e *Engine) admit(c *call) *Failure {
 		e.send(c, inc)
 		return nil
 	case gateDown:
-		// A replacement that comes on use is needed now, if its time has come. On
-		// Posts a recovery is short, and whoever comes meanwhile waits for it.
+		// A replacement that comes on use is needed now, if its time has come, and
+		// each use waits for it. On Posts a recovery is short, and whoever comes
+		// meanwhile waits for it.
 		down := e.machine.State() == fsm.Dead
-		use = down && !t.armed && (c.Wait || !e.Clock.Now().Before(t.retryAt))
+		due := t.onUse && !e.Clock.Now().Before(t.retryAt)
+		use = down && !t.armed && (c.Wait || due)
 		recovering := e.Factory.Shape == transports.Posts && e.hasServed() && (!down || t.armed)
-		waits := c.Wait || use || recovering
+		waits := c.Wait || due || recovering
 		if !waits {
 			at := t.retryAt
 			t.mu.Unlock()

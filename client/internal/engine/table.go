@@ -28,6 +28,7 @@ type table struct {
 	firstID  uint64 // where ids begin
 
 	retryAt  time.Time // for gateDown: the earliest use that may help
+	onUse    bool      // ... and a use from then on waits for the replacement
 	armed    bool      // ... the replacement is on its way, not waiting for a use
 	draining bool      // say when nothing is given out any more
 
