@@ -33,12 +33,12 @@ func TestB069_NoiseIsCountedAndSurvived(t *testing.T) {
 				return false, nil
 			}}
 			c := connect(t, p, d.of(client.Config{}))
-			for range 20 {
+			for range 3 {
 				if got := tool(t.Context(), c); got != "generation 1" {
 					t.Error(got)
 				}
 			}
-			n := uint64(21)
+			n := uint64(4)
 			if legacy {
 				n++
 			}
