@@ -1,22 +1,22 @@
 package conformance
 
 var registerT = []Requirement{
-	gap("T1", "Whether a replacement comes is decided before the close listener runs, not inside it."),
-	part("T2", "A late exit of an old process, or a late 404 of an old session, leaves its replacement alone.", "missing: real processes and sessions", "TestT2_AStaleEventChangesNothingInAMachine"),
+	met("T1", "Whether a replacement comes is decided before the close listener runs, not inside it.", "TestT1_WhetherAReplacementComesIsDecidedBeforeTheListenerHears"),
+	part("T2", "A late exit of an old process, or a late 404 of an old session, leaves its replacement alone.", "missing: real processes and sessions", "TestT2_AStaleEventChangesNothingInAMachine", "TestS9_WhatADeadIncarnationSaysReachesNobody", "TestB026_ALateEndTouchesItsOwnGenerationOnly"),
 	gap("T3", "A cancelled leader of a shared recovery does not poison those who wait with it."),
 	gap("T4", "No loop re-opens a stream with no session and no initialize."),
 	gap("T5", "No latch keeps the standalone stream from starting again after a recovery."),
-	gap("T6", "No lock is held while listeners are told, who may call back."),
+	met("T6", "No lock is held while listeners are told, who may call back.", "TestT6_AListenerMayCallBack", "TestS22_CloseFromEachCallbackIsSafe"),
 	gap("T7", "The mark of a lost stream survives an error's way through JSON."),
 	met("T8", "No gate sits in CallTool alone: the generic call passes it too.", "TestT8_TheGenericCallPassesTheSameRulesAsTheTypedOne"),
 	met("T9", "A walk over the streams survives callbacks that close some of them.", "TestT9_CallbacksMayCloseAnyStreamAtAnyTime"),
 	gap("T10", "Tests count requests by method and session, so that a second initialize or a third POST cannot hide."),
 	gap("T11", "Long lines, a Wait that races the reader, a grandchild on stdout, a process tied to one call and a blocking body close do no harm."),
 	gap("T12", "net/http never repeats a POST behind our back; sends are counted."),
-	met("T13", "Jumps of the wall clock and a sleeping machine burn no budget and fire no storm of timers.", "TestT13_WallClockStepChangesNoVerdict", "TestT13_TimeThatRunsBackwardsOpensNoWindow", "TestT13_TimeReadInsideABubbleIsCharged", "TestT13_ACallThatHadNoChanceIsNotTimedOutFirst", "TestT13_ASleepBurnsNoBudget", "TestT13_AStartThatTheMachineSleptThroughGetsItsTime", "TestT13_AfterASleepTimersDoNotFireAsAStorm"),
+	met("T13", "Jumps of the wall clock and a sleeping machine burn no budget and fire no storm of timers.", "TestT13_WallClockStepChangesNoVerdict", "TestT13_TimeThatRunsBackwardsOpensNoWindow", "TestT13_TimeReadInsideABubbleIsCharged", "TestT13_ACallThatHadNoChanceIsNotTimedOutFirst", "TestT13_ASleepBurnsNoBudget", "TestT13_AStartThatTheMachineSleptThroughGetsItsTime", "TestT13_AfterASleepTimersDoNotFireAsAStorm", "TestT13_TheUnsteadyClockIsWhatItSays", "TestT13_AStepOfTheWallClockMovesNoTimer", "TestT13_AStepOfTheWallClockBurnsNoBudget", "TestT13_AMachineThatSleptTakesNobodyForDead", "TestT13_ALeapOverEveryTimerFiresNoStorm"),
 	gap("T14", "Neither a full stderr pipe nor a full stdin pipe blocks anybody but its own writer."),
-	gap("T15", "A local error never looks like the peer's."),
+	met("T15", "A local error never looks like the peer's.", "TestT15_NoLocalErrorLooksLikeThePeers", "TestT15_WhatThePeerSaysIsAlwaysThePeers"),
 	part("T16", "After policy called a session gone, its next message and the return of its Serve are stale.", "missing: a real session", "TestT16_WhatAnEndedIncarnationStillDoesIsStale", "TestT16_AGenerationThatMovesTooLateIsFound"),
-	gap("T17", "Nothing blocks the loop: re-sends, reader and server cannot wait for each other in a circle."),
+	met("T17", "Nothing blocks the loop: re-sends, reader and server cannot wait for each other in a circle.", "TestT17_NothingBlocksTheLoop"),
 	met("T18", "A late answer to the era probe keeps a slow modern server modern.", "TestT18_ALateAnswerToTheProbeKeepsASlowServerModern"),
 }
