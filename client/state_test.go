@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/respawn-mcp/respawn/client"
 )
@@ -216,7 +215,7 @@ func TestSetLogLevel_IsARequestToALegacyServerAndMetadataToAModernOne(t *testing
 		synctest.Test(t, func(t *testing.T) {
 			p := &peer{legacy: legacy}
 			c := connect(t, p, client.Config{})
-			if err := c.SetLogLevel(t.Context(), mcp.LoggingLevel("notice")); err != nil {
+			if err := c.SetLogLevel(t.Context(), "notice"); err != nil {
 				t.Fatal(err)
 			}
 			if got := tool(t.Context(), c); got != "generation 1" {
