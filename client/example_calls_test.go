@@ -55,10 +55,10 @@ func ExampleOutcomeOf() {
 func ExampleConfig_waitForReady() {
 	ctx := context.Background()
 	server, kill := fragileServer()
-	down := make(chan struct{})
+	down := make(chan client.Ended, 2) // the second is Close
 	c, err := client.Connect(ctx, server, &client.Config{
 		WaitForReady: true,
-		OnEnd:        func(client.Ended) { close(down) },
+		OnEnd:        func(e client.Ended) { down <- e },
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -67,7 +67,11 @@ func ExampleLiveness() {
 func ExampleClient_WaitForStateChange() {
 	ctx := context.Background()
 	server, kill := fragileServer()
-	c, err := client.Connect(ctx, server, nil)
+	slow, err := policy.Tumbling(3, time.Minute, policy.Constant(time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := client.Connect(ctx, server, &client.Config{Budget: slow})
 	if err != nil {
 		log.Fatal(err)
 	}
