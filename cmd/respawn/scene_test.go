@@ -70,7 +70,6 @@ type scene struct {
 // direction changes how a scene begins.
 type direction func(*scene)
 
-
 // stage starts a shim with flags in front of puppets.
 func stage(t *testing.T, flags string, directions ...direction) *scene {
 	t.Helper()
