@@ -24,7 +24,7 @@ TESTFLAGS ?=
 # Flags for the bench, such as BENCHFLAGS=-judge (see -help).
 BENCHFLAGS ?=
 
-.PHONY: help build test test-plain drill lint lint-format lint-cross lint-nested docs docs-check bench real ci
+.PHONY: help build test test-plain drill lint lint-format lint-cross lint-nested docs docs-check bench real conformance ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,7 +48,9 @@ drill: ## kill the built-in server in every way and prove what is recovered
 
 lint: lint-format lint-cross lint-nested ## vet, staticcheck, gofumpt; vet for Windows and macOS
 	$(GO) vet ./...
+	$(GO) vet -tags official ./conformance/driver
 	$(STATICCHECK) ./...
+	$(STATICCHECK) -tags official ./conformance/driver
 
 lint-format:
 	@set -eu; out=$$(find . \( -name node_modules -o -name .cache \) -prune -o -name '*.go' -print0 | xargs -0 $(GOFUMPT) -l); \
@@ -86,6 +88,18 @@ real: $(NPM)/node_modules/.package-lock.json ## test against real servers: npm's
 	cd conformance/peers; \
 	RESPAWN_REAL=1 RESPAWN_NPM=$(NPM) $(GO) test $$race $(TESTFLAGS) ./...
 
+# The official suite, and the Node that it needs where npm has one for the system.
+SUITE := $(CACHE)/suite
+
+$(SUITE)/node_modules/.package-lock.json: conformance/driver/npm/package.json conformance/driver/npm/.npmrc
+	mkdir -p $(SUITE)
+	cp $^ $(SUITE)/
+	npm install --prefix $(SUITE)
+	touch $@
+
+conformance: $(SUITE)/node_modules/.package-lock.json ## run the official conformance suite against the client
+	RESPAWN_SUITE=$(SUITE) $(GO) test -tags official -v $(TESTFLAGS) ./conformance/driver
+
 bench: ## measure clients against the lightest server; prints, judges nothing
 	cd conformance/peers && $(GO) build -o $(CACHE)/bin/ ./bench ./echoserver
 	$(CACHE)/bin/bench -server $(CACHE)/bin/echoserver $(BENCHFLAGS)
@@ -103,3 +117,4 @@ ci: ## everything that must hold before a change lands
 	$(call stage,test-plain)
 	$(call stage,drill)
 	$(call stage,real)
+	$(call stage,conformance)
