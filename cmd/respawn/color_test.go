@@ -36,31 +36,48 @@ func terminal(t *testing.T) (ours, theirs *os.File) {
 }
 
 func TestColoursAreForATerminalThatWantsThem(t *testing.T) {
+	_, tty := terminal(t)
+	t.Cleanup(func() { tty.Close() })
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
 	for _, tc := range []struct {
-		name string
-		env  string
-		args []string
-		want bool
+		name          string
+		out           io.Writer
+		noColor, term string
+		want          bool
 	}{
-		{"a terminal", "NO_COLOR=", nil, true},
-		{"NO_COLOR", "NO_COLOR=1", nil, false},
-		{"a dumb terminal", "TERM=dumb", nil, false},
-		{"JSON", "NO_COLOR=", []string{"-json"}, false},
+		{"a terminal", tty, "", "xterm", true},
+		{"NO_COLOR", tty, "1", "xterm", false},
+		{"a dumb terminal", tty, "", "dumb", false},
+		{"a file", file, "", "xterm", false},
+		{"no file at all", new(strings.Builder), "", "xterm", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			ours, theirs := terminal(t)
-			r := prepare(t, append(append([]string{"drill"}, append(tc.args, "--")...), server(t)...)...)
-			r.Env = append(r.Env, tc.env)
-			r.Stdout = theirs
-			r.start()
-			theirs.Close()
-			out, _ := io.ReadAll(ours) // it ends with an error: nobody has the terminal open
-			if got := r.finish(); got.code != exitOK {
-				t.Fatalf("exit %d: %s", got.code, got.err)
-			}
-			if got := strings.Contains(string(out), "\x1b["); got != tc.want {
-				t.Errorf("colours: %v, want %v:\n%q", got, tc.want, out)
+			t.Setenv("NO_COLOR", tc.noColor)
+			t.Setenv("TERM", tc.term)
+			if got := inColor(tc.out); got != tc.want {
+				t.Errorf("in colour: %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestADrillOnATerminalIsInColour(t *testing.T) {
+	ours, theirs := terminal(t)
+	r := prepare(t, append([]string{"drill", "--"}, server(t)...)...)
+	r.Stdout = theirs
+	r.start()
+	theirs.Close()
+	out, _ := io.ReadAll(ours) // it ends with an error: nobody has the terminal open
+	if got := r.finish(); got.code != exitOK {
+		t.Fatalf("exit %d: %s", got.code, got.err)
+	}
+	for _, says := range []string{"\x1b[36mstate   \x1b[0m ", "\x1b[33mkill    \x1b[0m ", "\x1b[32mheld\x1b[0m  it serves"} {
+		if !strings.Contains(string(out), says) {
+			t.Errorf("the terminal does not show %q:\n%q", says, out)
+		}
 	}
 }

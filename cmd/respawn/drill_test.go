@@ -217,8 +217,7 @@ func TestTheDrillOfAGivenCommand(t *testing.T) {
 			"below a shell", append([]string{"sh", "-c", `"$@"; exit $?`, "sh"}, server(t)...),
 			exitOK, allHeld("sh", commandChecks), "its group had 3 processes, and has 0",
 		},
-		{"without tools, modern", server(t, "-fault", "toolless"), exitOK, toolless, "it has no tools to compare"},
-		{"without tools, legacy", server(t, "-fault", "toolless", "-era", "legacy"), exitOK, toolless, "it has no tools to compare"},
+		{"without tools", server(t, "-fault", "toolless"), exitOK, toolless, "it has no tools to compare"},
 		{
 			"whose tools change", server(t, "-fault", "fickle"), exitFailure,
 			changed("its tools are the same afterwards", "FAILED"), "1 of 4 are gone or changed, 1 are new or changed",

@@ -166,6 +166,9 @@ func (s *subject) beforeDeath() *recovery {
 // kill ends the newest incarnation from outside: its leader alone, or with whole
 // its group.
 func (s *subject) kill(whole bool, when string) (*recovery, error) {
+	if state := s.State(); state != fsm.Serving { // its number may be somebody else's by now
+		return nil, fmt.Errorf("there is no server to kill: it is %s", state)
+	}
 	k := s.beforeDeath()
 	what := "process"
 	if whole {
