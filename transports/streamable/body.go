@@ -10,11 +10,10 @@ import (
 // the request has; and it knows whether any byte of it was asked for, which is
 // the proof that the server can't have the message.
 type body struct {
-	frame   []byte
-	off     int
-	state   atomic.Uint32
-	queued  *atomic.Int64 // counts what no connection has taken yet
-	settled atomic.Bool
+	frame []byte
+	off   int
+	state atomic.Uint32
+	taken func() // called when the connection has all of it, or wants no more
 }
 
 const (
@@ -22,11 +21,6 @@ const (
 	begun          // something was
 	claimed        // nothing was, and nothing will be
 )
-
-func newBody(frame []byte, queued *atomic.Int64) *body {
-	queued.Add(int64(len(frame)))
-	return &body{frame: frame, queued: queued}
-}
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
@@ -36,7 +30,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n := copy(p, b.frame[b.off:])
 	b.off += n
 	if b.off == len(b.frame) {
-		b.settle()
+		b.taken()
 		return n, io.EOF
 	}
 	return n, nil
@@ -44,14 +38,8 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (b *body) Close() error {
-	b.settle()
+	b.taken()
 	return nil
-}
-
-func (b *body) settle() {
-	if !b.settled.Swap(true) {
-		b.queued.Add(-int64(len(b.frame)))
-	}
 }
 
 // claim reports whether nothing of the frame was read; then nothing will be.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -265,23 +264,20 @@ func (e *events) setID(id []byte, unusable bool) {
 	e.unusable = unusable
 }
 
-// setRetry takes a retry field of digits alone. One that is beyond all bounds is
-// as long as a Duration can be.
+// maxRetry is as good as for ever, and can be added to any time.
+const maxRetry = 365 * 24 * time.Hour
+
+// setRetry takes a retry field of digits alone.
 func (e *events) setRetry(digits []byte) {
-	ms := int64(0)
-	const most = math.MaxInt64 / int64(time.Millisecond)
+	ms := time.Duration(0)
 	for _, c := range digits {
 		if c < '0' || c > '9' {
 			return
 		}
-		if ms > (most-9)/10 {
-			ms = most / 10
-			continue
-		}
-		ms = ms*10 + int64(c-'0')
+		ms = min(10*ms+time.Duration(c-'0'), maxRetry/time.Millisecond)
 	}
 	if len(digits) > 0 {
-		e.retry = time.Duration(ms) * time.Millisecond
+		e.retry = ms * time.Millisecond
 	}
 }
 

@@ -23,15 +23,19 @@ type exchange struct {
 	left     atomic.Bool // nobody waits for it: no event follows
 	stopped  atomic.Pointer[error]
 	body     atomic.Pointer[body]
+	dequeued atomic.Bool   // its frame is no part of what is queued
 	answered chan struct{} // initialize: its session is known, or it is over
 
 	heard time.Time // when Alive was last due
 }
 
 func newExchange(t *Transport, out transports.Outbound, h http.Header) *exchange {
+	if out.Op == transports.OpMessage {
+		out.LastID = "" // resumption is always by GET (2025-11-25, Resumability)
+	}
 	x := &exchange{t: t, out: out}
 	x.ctx, x.cancel = context.WithCancel(t.ctx)
-	x.req = request{t: t, method: http.MethodPost, header: h, frame: out.Frame, hand: x.hand}
+	x.req = request{t: t, method: http.MethodPost, header: h, frame: out.Frame, x: x}
 	if out.Op != transports.OpMessage {
 		x.req.method, x.req.frame = http.MethodGet, nil
 	}
@@ -40,6 +44,15 @@ func newExchange(t *Transport, out transports.Outbound, h http.Header) *exchange
 	}
 	x.req.bare = isModern(&out) || out.Method == methodInitialize
 	return x
+}
+
+// queue counts the frame among what no connection has taken yet.
+func (x *exchange) queue() { x.t.queued.Add(int64(len(x.out.Frame))) }
+
+func (x *exchange) dequeue() {
+	if !x.dequeued.Swap(true) {
+		x.t.queued.Add(-int64(len(x.out.Frame)))
+	}
 }
 
 func (x *exchange) hand(b *body) {
@@ -78,6 +91,7 @@ func (x *exchange) mute(cause error) (pending bool) {
 
 func (x *exchange) run() {
 	defer x.cancel()
+	defer x.dequeue()
 	<-x.t.ready
 	resp, why, err := x.req.do(x.ctx)
 	x.show(resp)
@@ -146,7 +160,11 @@ func (x *exchange) rejected(resp *http.Response, cause error) {
 
 // unfit is rejected for a success that is none.
 func (x *exchange) unfit(resp *http.Response, why string) {
-	x.rejected(resp, &AnswerError{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Why: why})
+	x.rejected(resp, x.misfit(resp, why))
+}
+
+func (x *exchange) misfit(resp *http.Response, why string) error {
+	return &AnswerError{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Why: why}
 }
 
 func (x *exchange) answer(resp *http.Response) {

@@ -1,6 +1,10 @@
 package streamable
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
 
 // kind is what a frame is, as far as an exchange must know: whether it is over.
 type kind uint8
@@ -15,9 +19,15 @@ const (
 
 func (k kind) answers() bool { return k >= result }
 
-// classify walks the members of a JSON object, and steps over their values
-// without looking into them: that is the business of whoever receives the frame.
-func classify(frame []byte) kind {
+// classify says what a frame is, and the text of the id it names, "" for none.
+// It walks the members of the object and steps over their values without looking
+// into them: that is the business of whoever receives the frame.
+func classify(frame []byte) (k kind, id []byte) {
+	k = walk(frame, &id)
+	return k, id
+}
+
+func walk(frame []byte, id *[]byte) kind {
 	i := space(frame, 0)
 	if i == len(frame) {
 		return unfinished
@@ -60,6 +70,8 @@ func classify(frame []byte) kind {
 		switch string(key) {
 		case "jsonrpc":
 			version = string(value) == `"2.0"`
+		case "id":
+			*id = value
 		case "method":
 			method = true
 		case "result":
@@ -87,6 +99,27 @@ func classify(frame []byte) kind {
 			return end(frame, i+1, result)
 		}
 		return end(frame, i+1, other)
+	}
+}
+
+// otherID reports whether an answer names a request for certain that is not the
+// one it came for. No id, null, 0 and the same number in another spelling are
+// defects of servers that answered: who else could be meant on this exchange.
+func otherID(got []byte, want string) bool {
+	switch text := string(got); text {
+	case want, "", "null", "0":
+		return false
+	default:
+		if want == "" { // it was not said
+			return false
+		}
+		a, b := strings.Trim(text, `"`), strings.Trim(want, `"`)
+		if a == b {
+			return false
+		}
+		x, err := strconv.ParseFloat(a, 64)
+		y, err2 := strconv.ParseFloat(b, 64)
+		return err != nil || err2 != nil || x != y
 	}
 }
 

@@ -109,22 +109,22 @@ func (s *shared) headers(out *transports.Outbound) (http.Header, error) {
 		h[name] = vs
 	}
 	modern := isModern(out)
-	if out.Op != transports.OpMessage {
+	delete(h, headerLastID)
+	if out.Op == transports.OpMessage {
+		h["Accept"] = []string{"application/json, text/event-stream"}
+		h["Content-Type"] = []string{"application/json"}
+	} else {
 		if modern {
 			return nil, ErrNoStream
 		}
 		h["Accept"] = []string{"text/event-stream"}
 		delete(h, "Content-Type")
-	} else {
-		h["Accept"] = []string{"application/json, text/event-stream"}
-		h["Content-Type"] = []string{"application/json"}
-	}
-	delete(h, headerLastID)
-	if out.LastID != "" && !modern {
-		if err := checkHeader(headerLastID, out.LastID); err != nil {
-			return nil, err
+		if out.LastID != "" {
+			if err := checkHeader(headerLastID, out.LastID); err != nil {
+				return nil, err
+			}
+			h[headerLastID] = []string{out.LastID}
 		}
-		h[headerLastID] = []string{out.LastID}
 	}
 	delete(h, headerMethod)
 	delete(h, headerName)

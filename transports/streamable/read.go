@@ -3,6 +3,7 @@ package streamable
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -51,8 +52,7 @@ func (x *exchange) readJSON(resp *http.Response) {
 			return
 		}
 		if length < 0 || int64(len(frame)) == length {
-			if k := classify(frame); looksWhole(frame) && k.answers() {
-				x.deliver(frame, k)
+			if looksWhole(frame) && x.deliverJSON(frame) {
 				x.readOut(resp.Body)
 				return
 			}
@@ -69,22 +69,36 @@ func looksWhole(frame []byte) bool {
 	return len(frame) > 0 && frame[len(frame)-1] == '}'
 }
 
-func (x *exchange) wholeJSON(resp *http.Response, frame []byte) {
-	switch k := classify(frame); {
-	case k.answers():
-		x.deliver(frame, k)
-	case k == unfinished && resp.ContentLength < 0:
-		x.over(transports.Broken{Ref: x.out.Ref, Cause: io.ErrUnexpectedEOF})
-	default:
-		x.over(transports.Rejected{
-			Ref: x.out.Ref, Status: resp.StatusCode, Header: resp.Header,
-			Body: frame[:min(len(frame), x.t.s.conf.MaxRefusal)], Session: x.req.session,
-			Cause: &AnswerError{
-				Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"),
-				Why: "the body is no JSON-RPC response",
-			},
-		})
+// deliverJSON delivers a body that is the answer.
+func (x *exchange) deliverJSON(frame []byte) bool {
+	k, id := classify(frame)
+	if !k.answers() || otherID(id, x.out.ID) {
+		return false
 	}
+	x.deliver(frame, k)
+	return true
+}
+
+// wholeJSON takes a body at its end. What has the form of the beginning of an
+// object was cut, unless its length was announced.
+func (x *exchange) wholeJSON(resp *http.Response, frame []byte) {
+	if x.deliverJSON(frame) {
+		return
+	}
+	k, id := classify(frame)
+	if k == unfinished && resp.ContentLength < 0 {
+		x.over(transports.Broken{Ref: x.out.Ref, Cause: io.ErrUnexpectedEOF})
+		return
+	}
+	why := "the body is no JSON-RPC response"
+	if k.answers() {
+		why = fmt.Sprintf("it answers %.40s, and %.40s was asked", id, x.out.ID)
+	}
+	x.over(transports.Rejected{
+		Ref: x.out.Ref, Status: resp.StatusCode, Header: resp.Header,
+		Body: frame[:min(len(frame), x.t.s.conf.MaxRefusal)], Session: x.req.session,
+		Cause: x.misfit(resp, why),
+	})
 }
 
 func (x *exchange) tooLarge(resp *http.Response) transports.Event {
@@ -139,13 +153,13 @@ func (x *exchange) readEvents(resp *http.Response) {
 			from.fresh = false
 			x.say(transports.Message{Frame: ev.data})
 		default:
-			k := classify(ev.data)
+			k, id := classify(ev.data)
 			if k <= unfinished {
 				x.say(transports.Noise{Bytes: len(ev.data), Sample: sample(ev.data)})
 				continue
 			}
 			from.fresh = false
-			if !k.answers() || over {
+			if !k.answers() || over || otherID(id, x.out.ID) {
 				x.say(transports.Message{Ref: ref, Frame: ev.data})
 				continue
 			}

@@ -21,11 +21,9 @@ type request struct {
 	t      *Transport
 	method string
 	header http.Header
-	frame  []byte // nil: no body
-	bare   bool   // never carries the session
-	// hand hears which body is under way; nil: what was handed over before has
-	// been refused. hand itself may be nil.
-	hand func(*body)
+	frame  []byte    // nil: no body
+	bare   bool      // never carries the session
+	x      *exchange // whose frame it is; nil for a DELETE
 
 	tries   int
 	session string // what the last try carried, "" for none
@@ -60,7 +58,7 @@ func (r *request) do(ctx context.Context) (resp *http.Response, why error, err e
 			if err != nil || next.Authorization == cred.Authorization {
 				return resp, err, nil
 			}
-			r.refused()
+			r.hand(nil)
 			continue
 		}
 		next := s.redirected(resp, target)
@@ -68,14 +66,16 @@ func (r *request) do(ctx context.Context) (resp *http.Response, why error, err e
 			return resp, nil, nil
 		}
 		s.keep(resp)
-		r.refused()
+		r.hand(nil)
 		target = next
 	}
 }
 
-func (r *request) refused() {
-	if r.hand != nil {
-		r.hand(nil)
+// hand tells the exchange which body is under way; nil: what was handed over
+// before has been refused.
+func (r *request) hand(b *body) {
+	if r.x != nil {
+		r.x.hand(b)
 	}
 }
 
@@ -127,11 +127,9 @@ func (r *request) build(target *url.URL, cred held) (*body, *http.Request) {
 	if r.frame == nil {
 		return nil, req
 	}
-	b := newBody(r.frame, &r.t.queued)
+	b := &body{frame: r.frame, taken: r.x.dequeue}
 	req.Body, req.ContentLength = b, int64(len(r.frame))
-	if r.hand != nil {
-		r.hand(b)
-	}
+	r.hand(b)
 	return b, req
 }
 

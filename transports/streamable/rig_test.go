@@ -47,9 +47,12 @@ type seen struct {
 var errRefused = errors.New("connection refused")
 
 // newWire serves handler. It must be closed at the end of the bubble.
-func newWire(t *testing.T, handler http.HandlerFunc) *wire {
+func newWire(t *testing.T, handler http.HandlerFunc) *wire { return newWireWith(t, handler, 0) }
+
+// newWireWith is newWire with a server that closes a connection idle for so long.
+func newWireWith(t *testing.T, handler http.HandlerFunc, idle time.Duration) *wire {
 	w := &wire{t: t, conns: make(chan net.Conn), closed: make(chan struct{})}
-	w.server = &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.server = &http.Server{IdleTimeout: idle, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the client left
@@ -208,7 +211,7 @@ func (l *life) send(out transports.Outbound) {
 // want compares all events so far. Headers and causes have tests of their own.
 func (l *life) want(want ...transports.Event) {
 	l.t.Helper()
-	diff := cmp.Diff(want, l.got(),
+	diff := cmp.Diff(want, l.got(), cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(transports.Rejected{}, "Header", "Cause"),
 		cmpopts.IgnoreFields(transports.Broken{}, "Cause"),
 		cmpopts.IgnoreFields(transports.Unsent{}, "Cause"))
@@ -286,4 +289,12 @@ type rpc struct {
 func readMessage(r *http.Request) (m rpc) {
 	_ = json.NewDecoder(r.Body).Decode(&m) // a GET has none
 	return m
+}
+
+func listen(ref uint64, lastID string) transports.Outbound {
+	return transports.Outbound{Ref: ref, Op: transports.OpListen, LastID: lastID, Header: http.Header{"Mcp-Protocol-Version": {legacy}}}
+}
+
+func resume(ref uint64, lastID string) transports.Outbound {
+	return transports.Outbound{Ref: ref, ID: fmt.Sprint(ref), Op: transports.OpResume, LastID: lastID, Header: http.Header{"Mcp-Protocol-Version": {legacy}}}
 }

@@ -61,6 +61,7 @@ func (t *Transport) Send(out transports.Outbound) error {
 		t.version = v
 	}
 	x := newExchange(t, out, h)
+	x.queue()
 	t.live[out.Ref] = x
 	t.running.Go(x.run)
 	return nil
@@ -124,17 +125,24 @@ func (t *Transport) stop(cause error, retired bool) {
 			x.stop(cause)
 		}
 	}
-	late := time.After(t.s.conf.OpeningWait)
-	for _, x := range opening {
-		select {
-		case <-x.answered:
-			continue
-		case <-late:
-		}
-		break
+	if len(opening) > 0 {
+		t.awaitOpening(opening)
 	}
 	t.cancel() // those too that have their answer and read on
 	t.running.Wait()
+}
+
+// awaitOpening gives initializes under way time to show their sessions.
+func (t *Transport) awaitOpening(opening []*exchange) {
+	late := time.NewTimer(t.s.conf.OpeningWait)
+	defer late.Stop()
+	for _, x := range opening {
+		select {
+		case <-x.answered:
+		case <-late.C:
+			return
+		}
+	}
 }
 
 // endSession deletes the session. Whatever the server says to that, it is over
