@@ -60,10 +60,12 @@ type (
 	Diagnostic struct{ Line string }
 
 	// Noise counts bytes where a message belonged that are none, with a short
-	// sanitised sample.
+	// sanitised sample. ID is set if they were the answer to a request, too long
+	// to be taken, and its id could be told: that answer will not come.
 	Noise struct {
 		Bytes  int
 		Sample string
+		ID     string // the id's JSON text
 	}
 )
 

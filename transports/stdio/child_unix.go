@@ -64,6 +64,7 @@ func (c *child) reap() {
 	defer childGone()
 	state, err := c.cmd.Process.Wait()
 	if err != nil {
+		c.cmd.Process.Release() // a Wait that failed keeps its descriptor
 		return
 	}
 	ws := state.Sys().(syscall.WaitStatus)
@@ -88,32 +89,34 @@ func (c *child) abandon() {
 // remains lists what is left of the group after the leader was reaped. Signal 0
 // hurts nobody should the number have been given out again, and the list of
 // members settles whether only zombies are left, which a container without an
-// init keeps for ever. Orphans that fell to us (we may be that init) are reaped.
+// init keeps for ever. Orphans that fell to us (we may be that init) are reaped,
+// after the list: who is not on it has ended.
 func (c *child) remains() []Process {
-	for {
-		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
-		if pid <= 0 && !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
 	if errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) {
 		return nil
 	}
-	return groupMembers(c.pid)
-}
-
-// explain makes "no such file" say which file, where that is a script's
-// interpreter and not the script.
-func explain(cmd *exec.Cmd, err error) error {
-	if errors.Is(err, syscall.ENOENT) && cmd.Err == nil {
-		if _, statErr := os.Stat(cmd.Path); statErr == nil && (cmd.Dir == "" || isDir(cmd.Dir)) {
-			return &os.PathError{Op: "exec (the interpreter in its first line is missing)", Path: cmd.Path, Err: syscall.ENOENT}
+	left := groupMembers(c.pid)
+	for {
+		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, syscall.EINTR) {
+			return left
 		}
 	}
-	return err
 }
 
-func isDir(path string) bool {
-	fi, err := os.Stat(path)
-	return err == nil && fi.IsDir()
+// explain makes "no such file" say which one, where it is not the program: its
+// working directory, or the interpreter that a script names.
+func explain(cmd *exec.Cmd, err error) error {
+	if !errors.Is(err, syscall.ENOENT) || cmd.Err != nil {
+		return err
+	}
+	if cmd.Dir != "" {
+		if _, dirErr := os.Stat(cmd.Dir); dirErr != nil {
+			return &os.PathError{Op: "chdir", Path: cmd.Dir, Err: syscall.ENOENT}
+		}
+	}
+	if _, statErr := os.Stat(cmd.Path); statErr == nil {
+		return &os.PathError{Op: "exec (the interpreter in its first line is missing)", Path: cmd.Path, Err: syscall.ENOENT}
+	}
+	return err
 }

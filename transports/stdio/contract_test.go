@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/respawn-mcp/respawn/conformance"
 	"github.com/respawn-mcp/respawn/transports/stdio"
 )
@@ -33,8 +35,8 @@ func TestTheContractIsKept(t *testing.T) {
 			},
 			Left: func() []string {
 				left := marked(mark)
-				if now := openFiles(t); now != fds {
-					left = append(left, "descriptors")
+				if diff := cmp.Diff(fds, openFiles(t)); diff != "" {
+					left = append(left, "descriptors: "+diff)
 				}
 				return left
 			},

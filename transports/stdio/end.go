@@ -46,9 +46,10 @@ func (l *life) finish() (escaped []Process) {
 	// The leader is not reaped yet, so its number still means this group and no
 	// other: this kill can't hit a stranger, and it reaches what no report named.
 	l.child.kill()
+	deadline := time.Now().Add(l.conf.KillWait)
 	if within(l.child.exited, l.conf.KillWait) {
 		l.child.reap()
-		escaped = l.awaitGone(l.conf.KillWait)
+		escaped = l.awaitGone(deadline)
 	} else {
 		escaped = l.left()
 		l.child.abandon()
@@ -110,8 +111,7 @@ func (l *life) awaitGroup(bound time.Duration) {
 
 // awaitGone waits, after the leader was reaped, until its group has gone, and
 // returns what did not go. What it finds there first has just been killed.
-func (l *life) awaitGone(bound time.Duration) []Process {
-	deadline := time.Now().Add(bound)
+func (l *life) awaitGone(deadline time.Time) []Process {
 	for pause := pollMin; ; pause = min(2*pause, pollMax) {
 		rest := l.child.remains()
 		if len(rest) == 0 {

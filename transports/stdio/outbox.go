@@ -108,6 +108,9 @@ func (o *outbox) cancel(ref uint64) (unsent bool) {
 		}
 		o.bytes -= o.queue[i].size()
 		o.queue = slices.Delete(o.queue, i, i+1)
+		if o.stall != nil && len(o.queue) == 0 {
+			o.stall.moved(false, time.Time{})
+		}
 		return true
 	}
 	if i := slices.Index(o.sent, ref); i >= 0 {

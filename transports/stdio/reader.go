@@ -15,8 +15,6 @@ const (
 	readBuffer = 128 << 10
 	// keepBuffer is the largest buffer kept after a long message.
 	keepBuffer = 1 << 20
-	// sampleMax is how much of a noise line its event shows.
-	sampleMax = 120
 )
 
 var bom = []byte("\xef\xbb\xbf")
@@ -32,10 +30,9 @@ type reader struct {
 	read func(messages int)
 
 	buf        []byte
-	start, end int    // the unread part of buf
-	scanned    int    // buf[start:scanned] has no newline
-	skipped    int    // bytes dropped of a line that is none of ours, 0: not skipping
-	sample     string // of that line
+	start, end int  // the unread part of buf
+	scanned    int  // buf[start:scanned] has no newline
+	skip       skip // of the line whose beginning was dropped already
 }
 
 // run reads r to its end and returns its error, nil for io.EOF.
@@ -84,8 +81,8 @@ func (d *reader) makeRoom() {
 	switch {
 	case rest == 0 && cap(d.buf) > keepBuffer:
 		d.buf = make([]byte, readBuffer)
-	case rest > 0 && (d.skipped > 0 || rest > d.max || d.end == len(d.buf) && !isMessage(d.buf[d.start:d.end])):
-		d.skip(d.buf[d.start:d.end])
+	case rest > 0 && (d.skip.bytes > 0 || rest > d.max || d.end == len(d.buf) && kindOf(d.buf[d.start:d.end]) == isNoise):
+		d.skip.add(d.buf[d.start:d.end])
 		rest = 0
 		if len(d.buf) > keepBuffer {
 			d.buf = make([]byte, readBuffer)
@@ -102,29 +99,20 @@ func (d *reader) makeRoom() {
 	d.scanned = rest
 }
 
-// skip drops the beginning of a line.
-func (d *reader) skip(part []byte) {
-	if d.skipped == 0 {
-		d.sample = sanitize(part[:min(len(part), 4*sampleMax)], sampleMax)
-	}
-	d.skipped += len(part)
-}
-
 // line handles one whole line without its newline, and reports whether it was a
 // message. Bytes of noise include the newline, so that a blank line is 1.
 func (d *reader) line(line []byte) (message bool) {
-	if d.skipped > 0 || len(line) > d.max {
-		d.skip(line)
-		d.emit(transports.Noise{Bytes: d.skipped + 1, Sample: d.sample})
-		d.skipped, d.sample = 0, ""
+	if d.skip.bytes > 0 || len(line) > d.max {
+		d.skip.add(line)
+		d.emit(d.skip.noise(1))
 		return false
 	}
 	if bytes.HasPrefix(line, bom) {
 		d.emit(transports.Noise{Bytes: len(bom), Sample: "byte order mark"})
 		line = line[len(bom):]
 	}
-	if !isMessage(line) {
-		d.emit(transports.Noise{Bytes: len(line) + 1, Sample: sanitize(line[:min(len(line), 4*sampleMax)], sampleMax)})
+	if kindOf(line) != isMessage {
+		d.emit(transports.Noise{Bytes: len(line) + 1, Sample: sample(line)})
 		return false
 	}
 	d.emit(transports.Message{Frame: d.own(bytes.TrimSpace(line))})
@@ -150,24 +138,36 @@ func (d *reader) last() {
 	rest := d.buf[d.start:d.end]
 	d.start = d.end
 	switch {
-	case len(rest) == 0 && d.skipped == 0:
-	case d.skipped == 0 && isMessage(rest) && len(rest) <= d.max && json.Valid(rest):
+	case len(rest) == 0 && d.skip.bytes == 0:
+	case d.skip.bytes == 0 && kindOf(rest) == isMessage && len(rest) <= d.max && json.Valid(rest):
 		d.line(rest)
 	default:
-		d.skip(rest)
-		d.emit(transports.Noise{Bytes: d.skipped, Sample: d.sample})
+		d.skip.add(rest)
+		d.emit(d.skip.noise(0))
 	}
 }
 
-// isMessage looks at the first byte that is not JSON white space.
-func isMessage(line []byte) bool {
-	line = bytes.TrimPrefix(line, bom)
-	for _, c := range line {
+type kind uint8
+
+const (
+	undecided kind = iota // nothing but white space so far
+	isMessage
+	isNoise
+)
+
+// kindOf looks at the first byte that is not JSON white space.
+func kindOf(line []byte) kind {
+	if len(line) < len(bom) && bytes.HasPrefix(bom, line) {
+		return undecided
+	}
+	for _, c := range bytes.TrimPrefix(line, bom) {
 		switch c {
 		case ' ', '\t', '\r':
+		case '{':
+			return isMessage
 		default:
-			return c == '{'
+			return isNoise
 		}
 	}
-	return false
+	return undecided
 }

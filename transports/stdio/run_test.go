@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/respawn-mcp/respawn/transports"
@@ -31,9 +33,11 @@ type run struct {
 	stop context.CancelCauseFunc
 	mark string
 	refs uint64
+	pids chan int // its process, once it was started
 
 	mu     sync.Mutex
 	events []transports.Event
+	over   bool
 	more   chan struct{}
 	done   chan struct{}
 	err    error
@@ -67,6 +71,10 @@ func start(t *testing.T, conf stdio.Config, handle ...func(transports.Event)) *r
 		conf.Env = os.Environ()
 	}
 	conf.Env = append(conf.Env, markVar+"="+r.mark)
+	r.pids = make(chan int, 1)
+	if conf.OnStart == nil {
+		conf.OnStart = func(p stdio.Process) { r.pids <- p.PID }
+	}
 	goroutines := goleak.IgnoreCurrent()
 	fds := openFiles(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -76,6 +84,9 @@ func start(t *testing.T, conf stdio.Config, handle ...func(transports.Event)) *r
 		defer close(r.done)
 		r.err = r.tr.Serve(ctx, func(e transports.Event) {
 			r.mu.Lock()
+			if r.over {
+				t.Errorf("%T after Serve returned", e)
+			}
 			r.events = append(r.events, e)
 			r.mu.Unlock()
 			select {
@@ -86,6 +97,9 @@ func start(t *testing.T, conf stdio.Config, handle ...func(transports.Event)) *r
 				h(e)
 			}
 		})
+		r.mu.Lock()
+		r.over = true
+		r.mu.Unlock()
 	}()
 	t.Cleanup(func() {
 		cancel(errTestOver)
@@ -94,8 +108,8 @@ func start(t *testing.T, conf stdio.Config, handle ...func(transports.Event)) *r
 			t.Errorf("processes left: %v", left)
 		}
 		goleak.VerifyNone(t, goroutines)
-		if now := openFiles(t); now != fds {
-			t.Errorf("open files: %d before, %d after", fds, now)
+		if diff := cmp.Diff(fds, openFiles(t)); diff != "" {
+			t.Errorf("open files (-before +after):\n%s", diff)
 		}
 	})
 	return r
@@ -163,6 +177,27 @@ func (r *run) heard(text string) string {
 	return string(e.(transports.Message).Frame)
 }
 
+// pid waits for the start and returns the server's process, which leads its group.
+func (r *run) pid() int {
+	r.t.Helper()
+	select {
+	case pid := <-r.pids:
+		r.pids <- pid
+		return pid
+	case <-time.After(patience):
+		r.t.Fatal("nothing was started")
+		return 0
+	}
+}
+
+// signal signals the server alone.
+func (r *run) signal(sig syscall.Signal) {
+	r.t.Helper()
+	if err := syscall.Kill(r.pid(), sig); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func (r *run) all() []transports.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,18 +250,21 @@ func marked(mark string) []string {
 	return found
 }
 
-// openFiles counts our descriptors; 0 where the system does not tell.
-func openFiles(t *testing.T) int {
+// openFiles lists what our descriptors stand for; nil where the system does not
+// tell.
+func openFiles(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return 0
+		return nil
 	}
-	n := 0
+	var files []string
 	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err == nil {
-			n++
+		// The list's own descriptor is closed by now.
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+			files = append(files, target)
 		}
 	}
-	return n
+	slices.Sort(files)
+	return files
 }

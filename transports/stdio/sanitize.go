@@ -11,6 +11,9 @@ import (
 // so that a server can't drive the terminal that shows its words, control and
 // invalid bytes become U+FFFD, and more than max bytes are cut with an ellipsis.
 func sanitize(b []byte, max int) string {
+	if len(b) <= max && isPlain(b) {
+		return string(b)
+	}
 	var s strings.Builder
 	for len(b) > 0 {
 		if b[0] == esc {
@@ -33,6 +36,16 @@ func sanitize(b []byte, max int) string {
 		s.WriteRune(r)
 	}
 	return s.String()
+}
+
+// isPlain spares almost every line of a log the walk rune by rune.
+func isPlain(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 const esc = 0x1b
