@@ -124,10 +124,25 @@ func (e *TimeoutError) Timeout() bool { return true }
 
 // SessionError says that the server forgot the session and that the request could
 // not be sent on a new one.
-type SessionError struct{ Err error } // the refusal, or why there is no new session
+type SessionError struct {
+	Refusal error // the answer that said so, an [*HTTPError]
+	Err     error // why there is no new session; nil: there was one, and it was gone as well
+}
 
-func (e *SessionError) Error() string { return "client: the session is gone: " + e.Err.Error() }
-func (e *SessionError) Unwrap() error { return e.Err }
+func (e *SessionError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("client: the session is gone, and the one that followed too: %v", e.Refusal)
+	}
+	return fmt.Sprintf("client: the session is gone: %v; no new one: %v", e.Refusal, e.Err)
+}
+
+// Unwrap finds what was in the way of a new session before what ended the old one.
+func (e *SessionError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Refusal}
+	}
+	return []error{e.Err, e.Refusal}
+}
 
 // HTTPError is an HTTP answer that is no answer to the request.
 type HTTPError struct {
@@ -258,9 +273,12 @@ func public(err error) error {
 		case engine.KindNotServing:
 			return &NotServingError{RetryAt: e.RetryAt, Cause: public(e.Cause)}
 		case engine.KindSession:
-			return &SessionError{Err: public(e.Cause)}
+			if none := new(engine.NoSessionError); errors.As(e.Cause, &none) {
+				return &SessionError{Refusal: public(none.Refusal), Err: public(none.Err)}
+			}
+			return &SessionError{Refusal: public(e.Cause)}
 		case engine.KindBroken:
-			return &StreamError{Err: e.Cause}
+			return &StreamError{Err: public(e.Cause)}
 		case engine.KindPinned:
 			return ErrCursorLost
 		case engine.KindTimeout:

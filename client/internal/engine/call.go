@@ -42,8 +42,9 @@ type Reply struct {
 	Result json.RawMessage
 	Err    *RPCError
 	Gen    uint64
-	Frame  []byte // the whole message
-	Status int    // of an HTTP answer that was not 2xx; 0 otherwise
+	Frame  []byte      // the whole message
+	Status int         // of an HTTP answer that was not 2xx; 0 otherwise
+	Header http.Header // of the same
 }
 
 // phase is where a call is. Who may end it depends on it, see table.
@@ -87,8 +88,14 @@ type call struct {
 	resent   bool         // it was sent again once for a refusal or a break
 	relisted bool         // ... and once for a header mismatch
 	granted  bool         // the tool's annotations allowed a second run when it was sent
-	resumes  int          // resumes of its stream in a row that brought nothing
-	lastID   string       // of its stream, for a resume
+	turned   bool         // the peer has answered that attempt, though not with an answer
+	lastID   string       // of that attempt's stream, for a resume
+	resumed  bool         // what comes of that attempt comes of a resume, and its POST is over
+	adrift   bool         // its stream broke, and no resume is under way
+	resumes  int          // resumes in a row that failed
+	polls    int          // ... and that brought nothing
+	turn     int          // moves with each resume that is planned, so that a stale one is known
+	resume   timer        // the next of them
 	pages    int          // of the listing that a header mismatch asked for
 	epoch    uint64       // a tools/list: what it was asked under
 	deaths   int

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/respawn-mcp/respawn/fsm"
 	"github.com/respawn-mcp/respawn/policy"
+	"github.com/respawn-mcp/respawn/transports"
 )
 
 // Engine drives one peer. Its methods are safe for concurrent use.
@@ -49,6 +51,7 @@ type Engine struct {
 	dueAt    time.Time // earliest time of the promised spawn
 	endedAt  time.Time // of the last ending
 	endCause error
+	refusal  error     // why the last session that served is gone
 	streams  []*Stream // not over
 	get      *getStream
 	reach    reach // while no connection can be made
@@ -205,14 +208,11 @@ func (e *Engine) handle(ev any) {
 	case evRetire:
 		e.retireNow(ev.inc, ev.late)
 	case evStartGet:
-		e.openGet(ev.inc)
-		e.getFirst(ev.told)
+		e.startedGet(ev)
 	case evGet:
 		e.getOpened(ev.inc, ev.ref)
 	case evGetDue:
 		e.getDue(ev.g)
-	case evSilent:
-		e.silent(ev)
 	case evReach:
 		e.tryReach()
 	case evReached:
@@ -312,13 +312,28 @@ func (e *Engine) ended(ev evEnded) {
 	if s.verdict = e.verdict(inc, s); !s.verdict.Respawn {
 		event = fsm.Spent
 	}
-	e.endedAt, e.endCause = ev.at, ev.cause
+	if e.endedAt, e.endCause = ev.at, ev.cause; !inc.servedAt.IsZero() {
+		e.refusal = ev.cause
+	}
+	s.verdict.Delay = max(s.verdict.Delay, wishOf(ev.cause, ev.at))
 	e.step(fsm.Input{Event: event, Gen: inc.gen}, s)
+}
+
+// wishOf is the delay that a server asked for by refusing an opening.
+func wishOf(cause error, now time.Time) time.Duration {
+	opening, rejected := new(OpeningError), new(RejectedError)
+	switch {
+	case errors.As(cause, &rejected):
+		return retryAfter(rejected.Header, now)
+	case errors.As(cause, &opening):
+		return retryAfter(opening.Header, now)
+	}
+	return 0
 }
 
 // verdict says whether a live ending is followed by another incarnation.
 func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
-	if e.doubtEra(inc) && !e.served && !e.freeUsed {
+	if e.doubtEra(inc, s.cause) && !e.served && !e.freeUsed {
 		e.freeUsed = true
 		return policy.Verdict{Respawn: true, Why: "it exited on the era probe, which tells that it is a legacy server"}
 	}
@@ -346,13 +361,15 @@ func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
 // on a request they do not know before initialize; that tells the era rather than
 // a fault (2026-07-28, stdio, Backward Compatibility), and is reported. A
 // remembered era that got no answer at all may be wrong: the next incarnation is
-// probed (2026-07-28, basic/versioning), unless the probe is known to end it.
-func (e *Engine) doubtEra(inc *incarnation) (exitedOnProbe bool) {
+// probed (2026-07-28, basic/versioning), unless the probe is known to end it. Over
+// HTTP a server of the other era answers, and trouble on the way tells nothing.
+func (e *Engine) doubtEra(inc *incarnation, cause error) (exitedOnProbe bool) {
 	switch {
 	case inc.answered.Load():
 	case inc.probing.Load() && inc.ctx.Err() == nil:
 		e.era = Legacy
 		return true
+	case e.Factory.Shape == transports.Posts && !errors.As(cause, new(*StartTimeoutError)):
 	case e.served && !(inc.era == Legacy && e.freeUsed):
 		e.era = Unknown
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -88,7 +89,8 @@ func (e *VersionError) Permanent() bool { return true }
 // OpeningError says which exchange of an opening failed.
 type OpeningError struct {
 	Method string
-	Status int // of an HTTP answer that was not 2xx; 0 otherwise
+	Status int         // of an HTTP answer that was not 2xx; 0 otherwise
+	Header http.Header // of the same
 	Err    error
 }
 
@@ -107,6 +109,14 @@ func (e *StateError) Unwrap() error { return e.Err }
 
 // errNotLegacy is why a modern peer does not: it has no such request.
 var errNotLegacy = errors.New("the server is modern and knows no such request")
+
+// NoSessionError says why there is no session in the place of one that is gone.
+type NoSessionError struct{ Refusal, Err error }
+
+func (e *NoSessionError) Error() string { return fmt.Sprintf("%v; no new one: %v", e.Refusal, e.Err) }
+
+// Unwrap finds what was in the way of a new session before what ended the old one.
+func (e *NoSessionError) Unwrap() []error { return []error{e.Err, e.Refusal} }
 
 // StartTimeoutError says that an incarnation did not serve in time.
 type StartTimeoutError struct{ After time.Duration }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/respawn-mcp/respawn/fsm"
@@ -29,6 +30,7 @@ type getStream struct {
 type (
 	evStartGet struct { // from the opening exchange
 		inc  *incarnation
+		sent chan struct{} // closed when it is under way
 		told chan struct{} // closed when the first headers are there
 	}
 	evGet struct { // a GET was answered with an event stream
@@ -81,30 +83,36 @@ func (g *getStream) decided() {
 	g.first = nil
 }
 
-// getFirst tells when the first opening is decided.
-func (e *Engine) getFirst(told chan struct{}) {
-	if e.get == nil || e.get.snap.State != fsm.Starting {
-		close(told)
+// startedGet opens the stream for an opening exchange, and tells it when the first
+// try is decided.
+func (e *Engine) startedGet(ev evStartGet) {
+	if e.cur == ev.inc && e.machine.State() == fsm.Starting {
+		e.openGet(ev.inc)
+	}
+	close(ev.sent)
+	if g := e.get; g != nil && g.inc == ev.inc && g.snap.State == fsm.Starting {
+		g.first = append(g.first, ev.told)
 		return
 	}
-	e.get.first = append(e.get.first, told)
+	close(ev.told)
 }
 
-// startGet begins the standalone GET of a new session. Only the first incarnation
-// waits for its headers.
+// startGet begins the standalone GET of a new session, before anything is sent
+// that may have an effect there. Only the first incarnation waits for its headers.
 func (inc *incarnation) startGet(ctx context.Context) {
 	if inc.e.Factory.Shape != transports.Posts {
 		return
 	}
-	told := make(chan struct{})
-	inc.e.inbox.post(evStartGet{inc, told})
+	ev := evStartGet{inc, make(chan struct{}), make(chan struct{})}
+	inc.e.inbox.post(ev)
+	<-ev.sent // the loop runs as long as an opening does
 	if inc.gen > 1 {
 		return
 	}
 	late, stop := inc.e.alarm(getPatience)
 	defer stop()
 	select {
-	case <-told:
+	case <-ev.told:
 	case <-late:
 	case <-ctx.Done():
 	}
@@ -141,10 +149,14 @@ func (e *Engine) getRejected(inc *incarnation, ev transports.Rejected) bool {
 	unsupported := !g.opened && (ev.Status/100 == 4 || ev.Status/100 == 2 || ev.Status == 501)
 	switch {
 	case unsupported:
-		e.log(slog.LevelDebug, "the server has no standalone stream", "gen", inc.gen, "status", ev.Status)
+		level := slog.LevelWarn
+		if ev.Status == http.StatusMethodNotAllowed { // the way to say so (Listening for Messages, 3)
+			level = slog.LevelDebug
+		}
+		e.log(level, "the server has no standalone stream", "gen", inc.gen, "status", ev.Status)
 		e.closeGet()
 	default:
-		e.getLost(g, 0)
+		e.getLost(g, retryAfter(ev.Header, e.Clock.Now()))
 		if policy.Judge(r).Signal == policy.Suspect {
 			e.suspect(inc, suspect{nil, ev})
 		}

@@ -39,10 +39,10 @@ type incarnation struct {
 	probing  atomic.Bool // the era is unknown
 	answered atomic.Bool // something of the opening exchange was
 	speaks   atomic.Uint32
-	version  string    // of the protocol, for headers; set by the opening exchange
-	servedAt time.Time // the loop's own
-	session  *Session  // set before the gate opens
-	endCause error     // set when it is settled; the table's mutex guards it
+	version  atomic.Pointer[string] // of the protocol, for headers; set by the opening exchange
+	servedAt time.Time              // the loop's own
+	session  *Session               // set before the gate opens
+	endCause error                  // set when it is settled; the table's mutex guards it
 
 	notRestored []error // what replay could not; set before the gate opens
 }
@@ -128,6 +128,7 @@ func (inc *incarnation) emit(ev transports.Event) {
 		}
 		e.unsent(ev.Ref)
 	case transports.Rejected:
+		inc.hear()
 		e.inbox.post(evRejected{inc, ev})
 	case transports.Broken:
 		e.inbox.post(evBroken{inc, ev})

@@ -49,6 +49,8 @@ func (e *Engine) subscribed(s *Stream, c *call) {
 	}
 	if c.fail != nil {
 		s.failed = c.fail
+	} else if c.reply.Err != nil && busy(c.reply.Status) {
+		s.failed = tooBusy(c)
 	} else if c.reply.Err != nil {
 		s.refusal = c.reply.Err
 	}

@@ -63,7 +63,7 @@ func (e *Engine) checkLife(inc *incarnation) {
 		inc.lifeTimer.t = e.after(wait, evWatch{inc})
 		return
 	}
-	method := "ping"
+	method := methodPing
 	if e.session.Load().Era == Modern { // ping is gone (2026-07-28, changelog 5)
 		method = methodDiscover
 	}

@@ -31,12 +31,16 @@ func (e *Engine) loss(c *call, kind policy.Kind) policy.Loss {
 // is to be sent again, puts the call among those that wait. Otherwise it returns
 // the failure to end it with. mu is held.
 func (e *Engine) keep(c *call, f *Failure) *Failure {
+	if c.probe || c.stream != nil { // the next incarnation is asked anew
+		return f
+	}
 	kind := policy.Died
 	if c.unsent {
 		kind = policy.Unsent
 	}
 	l := e.loss(c, kind)
-	if !c.unsent { // what it never reached it did not kill
+	l.MayWait = l.MayWait || l.Shape == policy.Posts // a recovery runs, and over HTTP calls wait for it
+	if !c.unsent {                                   // what it never reached it did not kill
 		c.deaths++
 	}
 	if c.Pin != 0 {
@@ -48,17 +52,27 @@ func (e *Engine) keep(c *call, f *Failure) *Failure {
 // retain carries out the decision to send a call again on a later incarnation, or
 // returns the failure to end it with. mu is held.
 func (e *Engine) retain(c *call, do policy.Action, f *Failure) *Failure {
-	switch do {
-	case policy.Hold, policy.ResendSameID, policy.ResendNewID:
-	default:
+	if !resends(do) {
 		return f
 	}
 	if !e.room(c) {
 		return &Failure{Kind: KindNotServing, Gen: f.Gen, Cause: errHeldFull}
 	}
+	e.part(c, do)
+	e.wait(c, held)
+	return nil
+}
+
+func resends(do policy.Action) bool {
+	return do == policy.Hold || do == policy.ResendSameID || do == policy.ResendNewID
+}
+
+// part takes a call from the attempt that is over, to be sent again. mu is held.
+func (e *Engine) part(c *call, do policy.Action) {
 	e.calls.withdraw(c)
 	c.wrote = c.wrote || !c.unsent
 	c.renew = c.renew || do == policy.ResendNewID
-	e.wait(c, held)
-	return nil
+	if c.inc != nil && c.inc.leaving.Load() {
+		e.inbox.post(evRetire{inc: c.inc})
+	}
 }

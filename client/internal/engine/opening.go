@@ -203,7 +203,7 @@ func (inc *incarnation) answerTo(ctx context.Context, c *call) (json.RawMessage,
 	case fail != nil:
 		return nil, fail
 	case reply.Err != nil:
-		return nil, &OpeningError{Method: c.Method, Status: reply.Status, Err: reply.Err}
+		return nil, &OpeningError{Method: c.Method, Status: reply.Status, Header: reply.Header, Err: reply.Err}
 	}
 	return reply.Result, nil
 }
@@ -259,7 +259,8 @@ func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Ses
 	}
 	s := &Session{Era: Modern, Capabilities: r.Capabilities, Info: r.Meta.Info, Instructions: r.Instructions}
 	if version := common(h.Modern, r.Supported); version != "" {
-		s.Version, s.meta, inc.version = version, modernMeta(h, version), version
+		s.Version, s.meta = version, modernMeta(h, version)
+		inc.version.Store(&version)
 		inc.speaks.Store(uint32(Modern))
 		return s, nil
 	}
@@ -321,10 +322,10 @@ func (inc *incarnation) initialize(ctx context.Context, version string) (*Sessio
 	if !slices.Contains(h.Legacy, r.Version) {
 		return nil, &VersionError{Ours: slices.Concat(h.Modern, h.Legacy), Theirs: []string{r.Version}}
 	}
-	inc.speaks.Store(uint32(Legacy))
 	if r.Version >= versionHeader {
-		inc.version = r.Version
+		inc.version.Store(&r.Version)
 	}
+	inc.speaks.Store(uint32(Legacy))
 	if err := inc.accepted(ctx, methodInitialized); err != nil {
 		return nil, &OpeningError{Method: methodInitialized, Err: err}
 	}

@@ -105,13 +105,14 @@ func (e *Engine) withdrawn(s step) bool {
 }
 
 // arm starts the timer of the promised replacement; one that comes on use waits
-// for somebody who needs it. Requests that the ending left waiting are a use.
+// for somebody who needs it. Requests that the ending left waiting are a use, and
+// so are streams: whoever listens waits for what the server has to say.
 func (e *Engine) arm(s step) {
 	e.dueAt = s.at.Add(s.verdict.Delay)
 	t := e.calls
 	t.mu.Lock()
 	t.retryAt = e.dueAt
-	t.armed = !s.verdict.OnUse || len(t.waits) > 0
+	t.armed = !s.verdict.OnUse || len(t.waits) > 0 || len(e.streams) > 0
 	armed := t.armed
 	t.mu.Unlock()
 	if armed {
@@ -193,7 +194,7 @@ func (e *Engine) failWaiters(s step) {
 	t.mu.Unlock()
 	sortCalls(losers)
 	for _, c := range losers {
-		e.drop(c, &Failure{Kind: KindSession, Gen: s.inc.gen, Cause: s.cause}, "")
+		e.drop(c, &Failure{Kind: KindSession, Gen: s.inc.gen, Cause: &NoSessionError{e.refusal, s.cause}}, "")
 	}
 }
 
@@ -218,6 +219,7 @@ func (e *Engine) fail(s step) {
 	sortCalls(calls)
 	t.mu.Unlock()
 	e.closeGet()
+	e.unreach(true)
 	for _, s := range e.streams {
 		e.closeStream(s, f)
 	}
@@ -238,6 +240,7 @@ func (e *Engine) announce(s step) {
 	e.Face.Serves(s.inc.gen, first)
 	e.watch(s.inc)
 	e.openGet(s.inc)
+	e.unreach(true)
 	retried := e.resend(s.inc, held)
 	reopened := e.reopenStreams()
 	e.resend(s.inc, parked)

@@ -15,12 +15,7 @@ import (
 // table says whether anybody may still hear this incarnation.
 func (inc *incarnation) message(frame []byte) {
 	e := inc.e
-	_, do, err := fsm.Lifecycle.Step(e.machine.Snapshot(), fsm.Input{Event: fsm.Message, Gen: inc.gen})
-	if err != nil {
-		e.Counters.Illegal.Add(1)
-		return
-	}
-	if !slices.Contains(do, fsm.Deliver) {
+	if !inc.audible() {
 		e.Counters.Stale.Add(1)
 		return
 	}
@@ -32,16 +27,29 @@ func (inc *incarnation) message(frame []byte) {
 	inc.receive(&env, frame)
 }
 
+// audible reports whether anybody may still hear this incarnation.
+func (inc *incarnation) audible() bool {
+	_, do, err := fsm.Lifecycle.Step(inc.e.machine.Snapshot(), fsm.Input{Event: fsm.Message, Gen: inc.gen})
+	if err != nil {
+		inc.e.Counters.Illegal.Add(1)
+	}
+	return slices.Contains(do, fsm.Deliver)
+}
+
 // receive takes a parsed message that somebody may still hear.
 func (inc *incarnation) receive(env *Envelope, frame []byte) {
 	e := inc.e
 	switch env.Kind() {
 	case Response:
+		if e.Factory.Shape == transports.Posts { // an answer comes on its own exchange alone
+			e.Counters.Unmatched.Add(1)
+			return
+		}
 		e.answer(inc, env, frame)
 	case AskedFor:
 		inc.asked(env, frame)
 	case Notification:
-		if *env.Method == "notifications/progress" && e.progress(env.Params) {
+		if *env.Method == methodProgress && e.progress(inc, env.Params) {
 			return
 		}
 		if m := (Incoming{Method: *env.Method, Params: env.Params, Frame: frame}); !inc.route(m) {
@@ -97,17 +105,16 @@ func (e *Engine) complete(c *call, reply Reply) {
 	}
 	if reply.Err == nil {
 		e.state.learn(c)
-		if e.Factory.Shape == transports.Posts {
-			e.learnTools(c, &reply)
-		}
 	}
 	c.phase, c.reply = over, reply
 	e.release(c)
 }
 
+const methodProgress = "notifications/progress"
+
 // progress moves the idle bound of the call that it names and tells its caller.
-// It reports whether the notification was one of ours.
-func (e *Engine) progress(params json.RawMessage) bool {
+// It reports whether the notification was about a call of that incarnation.
+func (e *Engine) progress(inc *incarnation, params json.RawMessage) bool {
 	var p struct {
 		Token json.RawMessage `json:"progressToken"`
 		Progress
@@ -119,12 +126,10 @@ func (e *Engine) progress(params json.RawMessage) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.tokens[string(p.Token)]
-	if c == nil {
+	if c == nil || c.inc != inc {
 		return false
 	}
-	if c.Idle > 0 {
-		c.idleAt = e.Clock.Now().Add(c.Idle)
-	}
+	e.extend(c)
 	if len(c.progress) == maxProgress {
 		c.progress = c.progress[1:]
 	}
@@ -147,7 +152,7 @@ func (inc *incarnation) asked(env *Envelope, frame []byte) {
 	}
 	id := env.ID
 	reply := func(a Answer) { inc.reply(id, a) }
-	if *env.Method == "ping" && e.Open == nil {
+	if *env.Method == methodPing && e.Open == nil {
 		reply(Answer{})
 		return
 	}
@@ -161,8 +166,11 @@ func (inc *incarnation) reply(id json.RawMessage, a Answer) {
 	if frame == nil {
 		frame, err = appendReply(nil, id, a)
 	}
+	if err == nil && inc.leaving.Load() { // whoever asked is gone, though its transport is not yet
+		err = transports.ErrGone
+	}
 	if err == nil {
-		err = inc.tr.Send(transports.Outbound{Ref: inc.e.ref(), ID: "", Frame: frame})
+		err = inc.tr.Send(transports.Outbound{Ref: inc.e.ref(), Header: inc.headers(), Frame: frame})
 	}
 	if err != nil {
 		inc.e.Counters.Stale.Add(1)

@@ -37,6 +37,9 @@ func (inc *incarnation) route(m Incoming) bool {
 		if c == nil || c.stream == nil || c.Method != methodListen { // a legacy peer cancels requests of its own
 			return false
 		}
+		if c.id != c.stream.ID { // the handle's id is the one its owner knows
+			m.Frame, m.Params = Splice(m.Frame, id, c.stream.ID), Splice(m.Params, id, c.stream.ID)
+		}
 		if m.Method == methodCancelled { // a graceful end (2026-07-28, patterns/cancellation)
 			if c.stream.raw != nil {
 				c.stream.told(m, inc.gen)
@@ -55,6 +58,22 @@ func (inc *incarnation) route(m Incoming) bool {
 		}
 	}
 	return false
+}
+
+// underHandle is the result of a listen request under the id of its handle, where
+// it names the one that it had on the wire.
+func underHandle(frame []byte, id string) []byte {
+	var p struct {
+		Result struct {
+			Meta struct {
+				Subscription json.RawMessage `json:"io.modelcontextprotocol/subscriptionId"`
+			} `json:"_meta"`
+		} `json:"result"`
+	}
+	if _, err := json.Parse(frame, &p, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields); err != nil || len(p.Result.Meta.Subscription) == 0 {
+		return frame
+	}
+	return Splice(frame, p.Result.Meta.Subscription, id)
 }
 
 // changes are the notifications that make something known stale.

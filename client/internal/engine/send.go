@@ -131,15 +131,8 @@ func (e *Engine) admit(c *call) *Failure {
 		e.send(c, inc)
 		return nil
 	case gateDown:
-		// A replacement that comes on use is needed now, if its time has come, and
-		// each use waits for it. On Posts a recovery is short, and whoever comes
-		// meanwhile waits for it.
-		down := e.machine.State() == fsm.Dead
-		due := t.onUse && !e.Clock.Now().Before(t.retryAt)
-		use = down && !t.armed && (c.Wait || due)
-		recovering := e.Factory.Shape == transports.Posts && e.hasServed() && (!down || t.armed)
-		waits := c.Wait || due || recovering
-		if !waits {
+		waits, needed := e.maywait(c.Wait)
+		if use = needed; !waits {
 			at := t.retryAt
 			t.mu.Unlock()
 			return &Failure{Kind: KindNotServing, RetryAt: at}
@@ -156,6 +149,18 @@ func (e *Engine) admit(c *call) *Failure {
 		e.inbox.post(evUse{})
 	}
 	return nil
+}
+
+// maywait says what the closed gate means for somebody who comes now. A replacement
+// that comes on use is needed, if its time has come, and each use waits for it. On
+// Posts a recovery is short, and whoever comes meanwhile waits for it. mu of the
+// table is held.
+func (e *Engine) maywait(wait bool) (waits, use bool) {
+	t := e.calls
+	down := e.machine.State() == fsm.Dead
+	due := t.onUse && !e.Clock.Now().Before(t.retryAt)
+	recovering := e.Factory.Shape == transports.Posts && e.hasServed() && (!down || t.armed)
+	return wait || due || recovering, down && !t.armed && (wait || due)
 }
 
 func (e *Engine) hasServed() bool {
@@ -186,10 +191,11 @@ func (e *Engine) number(c *call) {
 // send hands a call, given to inc already, to its transport, and then looks at
 // what happened to it meanwhile.
 func (e *Engine) send(c *call, inc *incarnation) {
+	ref := c.ref
 	err := e.compose(c, inc)
 	t := e.calls
 	t.mu.Lock()
-	if c.phase != sending { // answered already
+	if c.phase != sending || c.ref != ref { // settled already, or even sent again
 		t.mu.Unlock()
 		return
 	}
@@ -221,7 +227,7 @@ func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
 	if cause == nil {
 		cause = cmp.Or(context.Cause(inc.ctx), transports.ErrGone)
 	}
-	if c.phase != sent || !lost && c.mayWait() {
+	if c.phase != sent || !lost && (c.mayWait() || e.Factory.Shape == transports.Posts && t.gate != gateEnded) {
 		t.mu.Unlock()
 		return
 	}
@@ -237,6 +243,7 @@ func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
 	if again {
 		t.withdraw(c)
 		t.renew(c)
+		c.rest(e.Clock.Now())
 		t.give(c, next, e.ref())
 	}
 	if f == nil && t.gate == gateEnded {
@@ -318,17 +325,21 @@ func (e *Engine) drop(c *call, f *Failure, reason string) {
 		return
 	}
 	live := c.phase == sent && !c.unsent
+	if c.opened != nil && e.Factory.Shape == transports.Posts && c.inc.ctx.Err() != nil {
+		live = false // the end of its incarnation ends it; an initialize may still show its session
+	}
+	inc, ref, resumed := c.inc, c.ref, c.resumed
 	t.withdraw(c)
 	c.phase = over
-	inc, ref := c.inc, c.ref
 	t.mu.Unlock()
 	// Closing the stream is how a modern request is cancelled over HTTP; the legacy
-	// era wants to be told first (2025-11-25, transports, Sending Messages 6).
-	tell := reason != "" && !c.Notify && !c.uncancelled
+	// era wants to be told first (2025-11-25, transports, Sending Messages 6). Who
+	// has answered, or forgotten the session, is told nothing.
+	tell := reason != "" && !c.Notify && !c.uncancelled && !c.turned && (inc == nil || !inc.leaving.Load())
 	if live && tell && e.Factory.Shape == transports.Posts && Era(inc.speaks.Load()) == Legacy {
 		e.tellCancelled(inc, c.id, reason)
 	}
-	if live && inc.tr.Cancel(ref) {
+	if live && inc.tr.Cancel(ref) && !resumed {
 		c.unsent, live = true, false
 	}
 	if live && tell && e.Factory.Shape == transports.Pipe {
@@ -401,6 +412,8 @@ func (e *Engine) release(c *call) {
 		c.timer.Stop()
 	}
 	c.waker.stop()
+	c.turn++
+	c.resume.stop()
 	close(c.done)
 	if c.token != "" {
 		delete(e.calls.tokens, c.token)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"time"
@@ -22,7 +23,8 @@ type (
 	}
 )
 
-// suspect is a refusal that may mean that the session is gone.
+// suspect is a refusal that may mean that the session is gone. c is nil where it
+// is one of the standalone GET.
 type suspect struct {
 	c  *call
 	ev transports.Rejected
@@ -35,36 +37,48 @@ func (e *Engine) suspect(inc *incarnation, s suspect) {
 	if len(inc.suspects) > 1 {
 		return
 	}
-	r := Request{Method: "ping", Idle: e.ProbeTimeout}
+	r := Request{Method: methodPing, Idle: cmp.Or(e.ProbeTimeout, e.RequestTimeout)}
 	if Era(inc.speaks.Load()) == Modern {
-		r.Method, r.Params = methodDiscover, inc.discoverParams(inc.version)
+		r.Method, r.Params = methodDiscover, inc.discoverParams(inc.agreed())
 	}
 	c := &call{Request: r, probe: true, done: make(chan struct{})}
 	c.then = evVerified{inc, c}
 	e.giveTo(inc, c)
 }
 
-// verified settles the suspicions about an incarnation.
+const methodPing = "ping"
+
+// verified settles the suspicions about an incarnation by the answer to the probe.
 func (e *Engine) verified(ev evVerified) {
 	inc, suspects := ev.inc, ev.inc.suspects
-	inc.suspects = nil
-	modern := Era(inc.speaks.Load()) == Modern
-	gone := inc.retired || e.judgeProbe(ev.c, modern).Signal == policy.Gone
-	if gone && modern {
-		e.era = Unknown
+	if len(suspects) == 0 { // settled without it
+		return
 	}
+	modern := Era(inc.speaks.Load()) == Modern
+	if e.judgeProbe(ev.c, modern).Signal == policy.Gone {
+		if modern {
+			e.era = Unknown
+		}
+		e.convict(inc)
+		e.sessionGone(inc, suspects[0].ev)
+		return
+	}
+	inc.suspects = nil
 	for _, s := range suspects {
-		switch {
-		case s.c == nil: // the standalone GET
-		case gone:
-			e.refused(inc, s.c, s.ev)
-		case !e.headerMismatch(inc, s.c, s.ev):
+		if s.c != nil && !e.headerMismatch(inc, s.c, s.ev) {
 			e.refuse(s.c, s.ev)
 		}
 	}
-	if gone && len(suspects) > 0 {
-		ev := suspects[0].ev
-		e.sessionGone(inc, &RejectedError{Status: ev.Status, Header: ev.Header, Body: clip(ev.Body), Cause: ev.Cause})
+}
+
+// convict settles the suspicions about an incarnation whose session is gone.
+func (e *Engine) convict(inc *incarnation) {
+	suspects := inc.suspects
+	inc.suspects = nil
+	for _, s := range suspects {
+		if s.c != nil {
+			e.refused(inc, s.c, s.ev)
+		}
 	}
 }
 
@@ -72,9 +86,7 @@ func (e *Engine) judgeProbe(c *call, modern bool) policy.Judgement {
 	p := policy.Probe{ID: c.id}
 	switch r := new(RejectedError); {
 	case c.fail == nil:
-		if p.Status, p.Body = c.reply.Status, c.reply.Frame; p.Status == 0 {
-			p.Status = 200
-		}
+		p.Status, p.Body = cmp.Or(c.reply.Status, 200), c.reply.Frame
 	case errors.As(c.fail, &r):
 		p.Status, p.Body = r.Status, r.Body
 	}
@@ -86,12 +98,13 @@ func (e *Engine) judgeProbe(c *call, modern bool) policy.Judgement {
 
 // sessionGone ends an incarnation by policy's verdict on a refusal, while its
 // Serve still runs.
-func (e *Engine) sessionGone(inc *incarnation, cause error) {
+func (e *Engine) sessionGone(inc *incarnation, ev transports.Rejected) {
 	if inc.retired || e.cur != inc || e.machine.State() != fsm.Serving {
 		return
 	}
 	inc.retired = true
-	e.ended(evEnded{inc: inc, cause: cause, at: e.Clock.Now()})
+	e.ended(evEnded{inc: inc, cause: rejection(ev).Cause, at: e.Clock.Now()})
+	e.convict(inc)
 }
 
 // retireTime is how long exchanges that somebody waits for keep a retired
@@ -99,9 +112,26 @@ func (e *Engine) sessionGone(inc *incarnation, cause error) {
 const retireTime = 30 * time.Second
 
 // retire takes an incarnation out of service: no new message goes to it, and it
-// ends when the last exchange that somebody waits for is over.
+// ends when the last exchange that somebody waits for is over. The rest of a
+// stream that broke can't be asked for any more.
 func (e *Engine) retire(inc *incarnation) {
+	t := e.calls
+	t.mu.Lock()
 	inc.leaving.Store(true)
+	calls := t.given(inc)
+	t.mu.Unlock()
+	for _, c := range calls {
+		t.mu.Lock()
+		switch {
+		case c.stream != nil: // the stream is opened again, and this is nobody's any more
+			t.mu.Unlock()
+			e.drop(c, &Failure{Kind: KindSession, Gen: inc.gen, Cause: transports.ErrRetired}, "")
+		case c.adrift && c.phase == sent:
+			e.cut(inc, c, &Failure{Kind: KindBroken, Gen: inc.gen, Cause: transports.ErrRetired}, false)
+		default:
+			t.mu.Unlock()
+		}
+	}
 	inc.late.t = e.after(retireTime, evRetire{inc, true})
 	e.retireNow(inc, false)
 }
@@ -121,9 +151,7 @@ func (e *Engine) retireNow(inc *incarnation, late bool) {
 // when it was retired; what it still had is lost now.
 func (e *Engine) retiredEnded(ev evEnded) {
 	ev.inc.late.stop()
-	if e.machine.State() == fsm.Closed { // steps in closed say what ended, and move nothing
-		e.log(slog.LevelDebug, "a retired session is over", "gen", ev.inc.gen)
-	}
+	e.log(slog.LevelDebug, "a retired session is over", "gen", ev.inc.gen)
 	e.settleCalls(ev.inc, ev.cause)
 	e.useWaiting()
 }
@@ -136,9 +164,9 @@ func (e *Engine) useWaiting() {
 	open, inc := t.gate == gateOpen, t.inc
 	t.mu.Unlock()
 	switch {
-	case waiting && open:
-		e.resend(inc, held)
-	case waiting:
+	case waiting && !open:
 		e.use()
+	case waiting && !e.reach.down.Load():
+		e.resend(inc, held)
 	}
 }

@@ -61,9 +61,9 @@ func (s *state) learn(c *call) {
 	case c.Method == methodSetLevel, p.URI == "": // it told the peer nothing
 	case c.Method == methodSubscribe && i < 0 && c.opened != nil: // given up while it was replayed
 	case c.Method == methodSubscribe && i < 0:
-		s.subs = append(s.subs, subscribed{uri: p.URI, own: c.stream != nil, live: true})
+		s.subs = append(s.subs, subscribed{uri: p.URI, own: c.stream != nil, live: !c.inc.leaving.Load()})
 	case c.Method == methodSubscribe:
-		s.subs[i].live = true
+		s.subs[i].live = s.subs[i].live || !c.inc.leaving.Load()
 		s.subs[i].own = s.subs[i].own && (c.stream != nil || c.opened != nil)
 	case i >= 0:
 		s.subs = slices.Delete(s.subs, i, i+1)

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -50,12 +51,13 @@ type Stream struct {
 	raw    *RawStream // of an owner that speaks frames; nil: of one that does not
 
 	// The loop's own.
-	snap   fsm.Snapshot
-	tries  int       // openings in a row that did not last
-	since  time.Time // when it was acknowledged
-	missed bool      // something may have changed that no recovery tells
-	timer  timer
-	ready  bool // the delay of the promised opening is over
+	snap     fsm.Snapshot
+	tries    int       // openings in a row that did not last
+	openings int       // in all
+	since    time.Time // when it was acknowledged
+	missed   bool      // something may have changed that no recovery tells
+	timer    timer
+	ready    bool // the delay of the promised opening is over
 
 	asked   int      // legacy: subscribe requests under way
 	refusal error    // legacy: the peer's answer to one of them
@@ -127,7 +129,7 @@ func (e *Engine) ListenRaw(f Filter, raw RawStream, told func(Incoming, uint64))
 
 func (e *Engine) register(s *Stream, wait bool) (*Stream, *Failure) {
 	s.e, s.done, s.first = e, make(chan struct{}), make(chan struct{})
-	if f := e.calls.admitStream(s, wait); f != nil {
+	if f := e.admitStream(s, wait); f != nil {
 		return nil, f
 	}
 	handed := make(chan struct{})
@@ -141,16 +143,19 @@ func (e *Engine) register(s *Stream, wait bool) (*Stream, *Failure) {
 }
 
 // admitStream lets a new stream through the gate, as admit does for a call.
-func (t *table) admitStream(s *Stream, wait bool) *Failure {
+func (e *Engine) admitStream(s *Stream, wait bool) *Failure {
+	t := e.calls
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.gate == gateEnded:
+	switch t.gate {
+	case gateEnded:
 		f := *t.terminal
 		f.Method, f.Outcome = methodListen, NotExecuted
 		return &f
-	case t.gate == gateDown && !wait:
-		return &Failure{Kind: KindNotServing, Method: methodListen, Outcome: NotExecuted, RetryAt: t.retryAt}
+	case gateDown:
+		if waits, _ := e.maywait(wait); !waits {
+			return &Failure{Kind: KindNotServing, Method: methodListen, Outcome: NotExecuted, RetryAt: t.retryAt}
+		}
 	}
 	if s.raw != nil && t.taken(s.ID) {
 		return &Failure{Kind: KindDuplicate, Method: methodListen, Outcome: NotExecuted}
@@ -200,6 +205,7 @@ func (e *Engine) listen(s *Stream) {
 	}
 	s.ready = true
 	s.step(fsm.Lost)
+	e.use()
 }
 
 // step moves a stream's own machine, and reports whether it moved.
@@ -251,11 +257,15 @@ func (e *Engine) openStream(s *Stream) {
 		return
 	}
 	c := &call{Request: Request{Method: methodListen, Params: object("notifications", raw)}, stream: s, done: make(chan struct{})}
+	c.then = evStreamOver{s, c}
 	if s.raw != nil {
-		c.Frame = s.raw.Frame
+		c.ID, c.Frame = s.ID, s.raw.Frame
 	}
-	if c.then = (evStreamOver{s, c}); e.Factory.Shape == transports.Pipe {
-		c.id = s.ID // on Posts each opening is a request of its own, behind the same handle
+	switch s.openings++; {
+	case e.Factory.Shape == transports.Pipe, s.raw != nil && s.openings == 1:
+		c.id = s.ID
+	case s.raw != nil: // on Posts each opening is a request of its own, behind the same handle
+		c.id = e.calls.newID()
 	}
 	s.mu.Lock()
 	s.call = c
@@ -293,12 +303,14 @@ func (e *Engine) streamOver(s *Stream, c *call) {
 		return
 	}
 	s.timer.stop()
-	if s.raw != nil && c.fail == nil {
+	if s.raw != nil && c.fail == nil && !busy(c.reply.Status) {
 		s.raw.Over(c.reply, nil)
 	}
 	switch f := c.fail; {
 	case f == nil && c.reply.Err == nil:
 		e.closeStream(s, nil)
+	case f == nil && busy(c.reply.Status): // whoever stands before the server says so, too
+		e.retryStream(s, tooBusy(c))
 	case f == nil:
 		e.closeStream(s, c.reply.Err)
 	default:
@@ -309,10 +321,10 @@ func (e *Engine) streamOver(s *Stream, c *call) {
 // retryStream takes a stream whose request got no answer.
 func (e *Engine) retryStream(s *Stream, f *Failure) {
 	switch f.Kind {
-	case KindDied, KindNotServing:
+	case KindDied, KindNotServing, KindSession:
 		e.loseStream(s)
 	case KindTimeout, KindFull, KindBroken, KindUnreachable, KindRejected:
-		if f.Kind == KindRejected && (e.session.Load().Era == Legacy || !f.retriable()) {
+		if _, ever := s.Acknowledged(); !ever && f.Kind == KindRejected && !f.busy() { // there are no such streams
 			e.closeStream(s, f)
 			return
 		}
@@ -322,7 +334,7 @@ func (e *Engine) retryStream(s *Stream, f *Failure) {
 		}
 		e.loseStream(s)
 		s.ready, s.tries, s.missed = false, tries, true
-		d := max(e.StreamBackoff.Delay(max(tries, 1), e.rnd()), f.floor())
+		d := max(e.StreamBackoff.Delay(max(tries, 1), e.rnd()), f.floor(e.Clock.Now()))
 		e.log(slog.LevelWarn, "a stream is opened again", "stream", s.ID, "cause", f, "delay", d)
 		s.timer.t = e.after(d, evStreamDue{s, s.snap.Gen})
 	default:
@@ -330,18 +342,24 @@ func (e *Engine) retryStream(s *Stream, f *Failure) {
 	}
 }
 
-// retriable reports whether a refused opening of a stream may fare better later.
-func (f *Failure) retriable() bool {
+// busy reports a status that may change by itself.
+func busy(status int) bool { return status == http.StatusTooManyRequests || status >= 500 }
+
+func tooBusy(c *call) *Failure {
+	return &Failure{Kind: KindRejected, Cause: &RejectedError{Status: c.reply.Status, Header: c.reply.Header, Cause: c.reply.Err}}
+}
+
+func (f *Failure) busy() bool {
 	r := new(RejectedError)
-	return errors.As(f, &r) && (r.Status == 429 || r.Status >= 500)
+	return errors.As(f, &r) && busy(r.Status)
 }
 
 // floor is the server's wish for the delay before the next try.
-func (f *Failure) floor() time.Duration {
+func (f *Failure) floor(now time.Time) time.Duration {
 	if f.Kind == KindBroken {
 		return f.After
 	}
-	return 0
+	return wishOf(f, now)
 }
 
 // loseStream takes a stream from a dead incarnation; the next one opens it.

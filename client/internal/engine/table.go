@@ -45,7 +45,10 @@ func newTable(firstID uint64) *table {
 
 // give marks a call as being sent to inc, under a new ref. mu is held.
 func (t *table) give(c *call, inc *incarnation, ref uint64) {
-	c.phase, c.inc, c.ref, c.unsent = sending, inc, ref, false
+	c.phase, c.inc, c.ref, c.unsent, c.turned = sending, inc, ref, false, false
+	c.lastID, c.resumed, c.adrift, c.resumes, c.polls = "", false, false, 0, 0
+	c.turn++
+	c.resume.stop()
 	c.given++
 	t.byID[c.id] = c
 	t.byRef[ref] = c
@@ -90,11 +93,7 @@ func (t *table) release(p phase, inc *incarnation, now time.Time, ref func() uin
 	})
 	for _, c := range calls {
 		t.renew(c)
-		if !c.waiting.IsZero() {
-			c.waker.stop()
-			c.waited += now.Sub(c.waiting)
-			c.waiting = time.Time{}
-		}
+		c.rest(now)
 		t.give(c, inc, ref())
 	}
 	if len(calls) == 0 && p == parked && t.gate == gateOpening {
@@ -103,12 +102,29 @@ func (t *table) release(p phase, inc *incarnation, now time.Time, ref func() uin
 	return calls
 }
 
+// rest ends the time that a call waits. mu is held.
+func (c *call) rest(now time.Time) {
+	if !c.waiting.IsZero() {
+		c.waker.stop()
+		c.waited += now.Sub(c.waiting)
+		c.waiting = time.Time{}
+	}
+}
+
 // renew gives a call another wire id if it needs one. mu is held.
 func (t *table) renew(c *call) {
 	if c.renew {
 		t.serial++
 		c.id, c.renew = idText(t.firstID+t.serial), false
 	}
+}
+
+// newID is an id that no request has had.
+func (t *table) newID() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.serial++
+	return idText(t.firstID + t.serial)
 }
 
 // given lists the calls that an incarnation has, oldest first. mu is held.

@@ -58,9 +58,9 @@ func (v *evidence) now() uint64 {
 
 // learnTools learns from an answered tools/list, and leaves out of it the tools
 // whose header annotations are invalid, as a client must (same section, Schema
-// Extension). mu of the table is held.
-func (e *Engine) learnTools(c *call, reply *Reply) {
-	if c.Method != methodListTools {
+// Extension).
+func (e *Engine) learnTools(inc *incarnation, c *call, reply *Reply) {
+	if reply.Err != nil {
 		return
 	}
 	v := &e.evidence
@@ -69,7 +69,7 @@ func (e *Engine) learnTools(c *call, reply *Reply) {
 		v.gate = v.gate.Add(c.Params, reply.Result)
 	}
 	v.mu.Unlock()
-	if c.inc == nil || Era(c.inc.speaks.Load()) != Modern {
+	if Era(inc.speaks.Load()) != Modern {
 		return
 	}
 	var page struct {
@@ -201,7 +201,7 @@ type evRelisted struct {
 // may have changed, so it is listed again and the call sent again, once (same
 // section, Client Behavior). It reports whether that is so.
 func (e *Engine) headerMismatch(inc *incarnation, c *call, ev transports.Rejected) bool {
-	if c.Method != methodCallTool || c.relisted || Era(inc.speaks.Load()) != Modern {
+	if c.Method != methodCallTool || c.relisted || inc.retired || Era(inc.speaks.Load()) != Modern {
 		return false
 	}
 	reply, ok := replyIn(c, ev)
@@ -237,7 +237,7 @@ func (e *Engine) relisted(ev evRelisted) {
 		}
 	}
 	t.mu.Lock()
-	if c.phase != sent {
+	if t.byRef[ev.ev.Ref] != c {
 		t.mu.Unlock()
 		return
 	}
