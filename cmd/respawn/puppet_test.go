@@ -4,7 +4,7 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
+	"encoding/gob"
 	"fmt"
 	"io"
 	"net"
@@ -39,7 +39,8 @@ type order struct {
 	Words    []byte
 	Say      []byte // to stdout, as it is
 	Shut     bool   // close stdout and stderr, and stay
-	Exit     *int
+	Exit     bool   // with Code
+	Code     int
 }
 
 func TestMain(m *testing.M) {
@@ -64,7 +65,7 @@ func puppet(socket string) error {
 		return err
 	}
 	var mu sync.Mutex
-	out := json.NewEncoder(conn)
+	out := gob.NewEncoder(conn)
 	tell := func(r report) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -91,7 +92,7 @@ func puppet(socket string) error {
 			os.Exit(0)
 		}
 	}()
-	orders := json.NewDecoder(conn)
+	orders := gob.NewDecoder(conn)
 	for {
 		var o order
 		if err := orders.Decode(&o); err != nil {
@@ -101,8 +102,8 @@ func puppet(socket string) error {
 			return err
 		}
 		tell(report{Done: true})
-		if o.Exit != nil {
-			os.Exit(*o.Exit)
+		if o.Exit {
+			os.Exit(o.Code)
 		}
 	}
 }

@@ -157,6 +157,9 @@ func (f *runFlags) check() (*runOptions, error) {
 	if opt.relay.Budget, err = budget(f.maxRestarts, f.window, park); err != nil {
 		return nil, err
 	}
+	if fi, err := os.Stat(f.dir); f.dir != "" && (err != nil || !fi.IsDir()) {
+		return nil, fmt.Errorf("-dir: %s is no directory", f.dir)
+	}
 	if f.envFile != "" {
 		added, err := readEnvFile(f.envFile)
 		if err != nil {

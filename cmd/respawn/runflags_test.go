@@ -87,16 +87,16 @@ func TestRunReadsFlagsAndTheirTwinsInTheEnvironment(t *testing.T) {
 		{"the defaults", nil, "server x", plain(same)},
 		{"dashes end the flags", nil, "-- server x", plain(same)},
 		{"what follows the command is the command's", nil, "server -retry off -- y", plain(func(a *asked) { a.args = []string{"-retry", "off", "--", "y"} })},
-		{"each flag", nil, "-retry off -on-drift exit -log-format json -log-level debug -hold 3s -start-timeout 4s -dir /d -max-message 5KiB server x", plain(func(a *asked) {
+		{"each flag", nil, "-retry off -on-drift exit -log-format json -log-level debug -hold 3s -start-timeout 4s -dir / -max-message 5KiB server x", plain(func(a *asked) {
 			a.noRetry, a.exitOnDrift, a.json, a.level = true, true, true, slog.LevelDebug
-			a.hold, a.start, a.dir, a.max, a.serverMax = 3*time.Second, 4*time.Second, "/d", 5<<10, 5<<10
+			a.hold, a.start, a.dir, a.max, a.serverMax = 3*time.Second, 4*time.Second, "/", 5<<10, 5<<10
 		})},
 		{"each twin", map[string]string{
 			"RESPAWN_RETRY": "off", "RESPAWN_ON_DRIFT": "exit", "RESPAWN_LOG_FORMAT": "json", "RESPAWN_LOG_LEVEL": "warn",
-			"RESPAWN_HOLD": "3s", "RESPAWN_START_TIMEOUT": "4s", "RESPAWN_DIR": "/d", "RESPAWN_MAX_MESSAGE": "7",
+			"RESPAWN_HOLD": "3s", "RESPAWN_START_TIMEOUT": "4s", "RESPAWN_DIR": "/", "RESPAWN_MAX_MESSAGE": "7",
 		}, "server x", plain(func(a *asked) {
 			a.noRetry, a.exitOnDrift, a.json, a.level = true, true, true, slog.LevelWarn
-			a.hold, a.start, a.dir, a.max, a.serverMax = 3*time.Second, 4*time.Second, "/d", 7, 7
+			a.hold, a.start, a.dir, a.max, a.serverMax = 3*time.Second, 4*time.Second, "/", 7, 7
 		})},
 		{"the command line wins", map[string]string{"RESPAWN_RETRY": "off", "RESPAWN_HOLD": "9s"}, "-retry reads server x", plain(func(a *asked) { a.hold = 9 * time.Second })},
 		{"a smaller budget", nil, "-max-restarts 2 -window 10s server x", plain(func(a *asked) {
@@ -137,6 +137,7 @@ func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a negative budget", nil, "-max-restarts -1 server", "policy: invalid value: -1 restarts is not positive (Never forgives none)"},
 		{"a size without sense", nil, "-max-message 1TiB server", "see respawn run -h"},
 		{"a twin without sense, whose value is not shown", map[string]string{"RESPAWN_WINDOW": secret}, "server", "the value of RESPAWN_WINDOW is no valid -window"},
+		{"no such directory", nil, "-dir /nowhere/at/all server", "-dir: /nowhere/at/all is no directory"},
 		{"no such file", nil, "-env-file /nowhere/at/all server", "-env-file: open /nowhere/at/all: no such file or directory"},
 	} {
 		_, said, err := parsed(t, tc.env, strings.Fields(tc.args)...)

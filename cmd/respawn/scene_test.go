@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/rand"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -353,7 +354,7 @@ type actor struct {
 	gen   int
 	pid   int
 	conn  net.Conn
-	out   *json.Encoder
+	out   *gob.Encoder
 	lines chan string
 	eof   chan struct{}
 	done  chan struct{}
@@ -361,7 +362,7 @@ type actor struct {
 
 // enter takes a new puppet.
 func (s *scene) enter(conn net.Conn) {
-	in := json.NewDecoder(bufio.NewReaderSize(conn, 1<<16))
+	in := gob.NewDecoder(bufio.NewReaderSize(conn, 1<<16))
 	var hello report
 	if in.Decode(&hello) != nil {
 		return
@@ -369,7 +370,7 @@ func (s *scene) enter(conn net.Conn) {
 	s.mu.Lock()
 	s.gens++
 	a := &actor{
-		s: s, gen: s.gens, pid: hello.PID, conn: conn, out: json.NewEncoder(conn),
+		s: s, gen: s.gens, pid: hello.PID, conn: conn, out: gob.NewEncoder(conn),
 		lines: make(chan string, 1<<16), eof: make(chan struct{}), done: make(chan struct{}, 64),
 	}
 	s.mu.Unlock()
@@ -445,7 +446,7 @@ func (a *actor) says(lines ...string) {
 // exits ends the server by itself.
 func (a *actor) exits(code int) {
 	a.s.t.Helper()
-	a.does(order{Exit: &code})
+	a.does(order{Exit: true, Code: code})
 }
 
 // dies kills the server, as the system or a user does.
