@@ -49,6 +49,12 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 		code, what = CodeGaveUp, "the MCP server %q went away and is not started again; %s got no answer."
 	case f.Kind == engine.KindNotServing:
 		what = "the MCP server %q is being restarted and did not come back in time for %s."
+	case f.Kind == engine.KindUnreachable:
+		what = "the MCP server %q could not be reached for %s."
+	case f.Kind == engine.KindRejected || f.Kind == engine.KindSession:
+		what = "the MCP server %q refused %s by HTTP."
+	case f.Kind == engine.KindBroken:
+		what = "the response of the MCP server %q to %s ended without an answer."
 	case f.Kind == engine.KindFull || f.Kind == engine.KindInvalid:
 		what = "the MCP server %q was not sent %s."
 	}

@@ -124,10 +124,19 @@ func (r *Relay) legacy() bool {
 // post passes a request on.
 func (r *Relay) post(m *message) {
 	r.engine.Post(engine.Request{
-		Method: m.method, Params: m.params, ID: m.id, Frame: m.frame,
+		Method: m.method, Params: m.params, ID: m.id, Frame: m.frame, Version: r.version(m.params),
 		Wait: true, Hold: r.hold(),
 		Over: func(reply engine.Reply, f *engine.Failure) { r.over(m, reply, f) },
 	})
+}
+
+// version is what the header of a request says: over HTTP, what its _meta does
+// (2026-07-28, streamable-http, Protocol Version Header).
+func (r *Relay) version(params []byte) string {
+	if !r.posts {
+		return ""
+	}
+	return versionOf(params)
 }
 
 // over passes the answer of a request on, or says why there is none.
@@ -187,8 +196,11 @@ func (r *Relay) notification(m *message) {
 		Method: m.method, Params: m.params, ID: m.id, Frame: m.frame, Notify: true,
 		Wait: true, Hold: r.hold(),
 		Over: func(_ engine.Reply, f *engine.Failure) {
-			if f != nil {
+			switch {
+			case f != nil:
 				r.cfg.Logger.Warn("a notification of the host was lost", "method", m.method, "err", f)
+			case m.method == methodInitialized:
+				r.engine.StartGet()
 			}
 		},
 	})

@@ -97,7 +97,7 @@ func (r *Relay) offer(o *engine.Opening, m *message) {
 		return
 	}
 	o.Post(engine.Request{
-		Method: m.method, ID: m.id, Frame: m.frame, Params: m.params,
+		Method: m.method, ID: m.id, Frame: m.frame, Params: m.params, Version: versionOf(m.params),
 		Over: func(reply engine.Reply, f *engine.Failure) {
 			if f != nil {
 				r.unanswered(m, f)
@@ -266,10 +266,18 @@ func modernMeta(params json.RawMessage) *requestMeta {
 	return &p.Meta
 }
 
+// versionOf is the version that a modern request names, "" for any other.
+func versionOf(params json.RawMessage) string {
+	if meta := modernMeta(params); meta != nil {
+		return meta.Version
+	}
+	return ""
+}
+
 // replay tells a replacement what the host and the first server agreed on, and
 // checks that it still holds. Its answers are nobody's but ours.
 func (r *Relay) replay(ctx context.Context, o *engine.Opening, rec *record) (*engine.Session, error) {
-	o.Speaks(rec.session.Era)
+	o.Speaks(rec.session.Era, "") // the version is not agreed on yet
 	var s *engine.Session
 	var err error
 	if rec.session.Era == engine.Legacy {
@@ -319,9 +327,13 @@ func (r *Relay) replayInitialize(ctx context.Context, o *engine.Opening, rec *re
 	r.mu.Unlock()
 	if initialized {
 		o.Withdraw(idInitialized)
-		err = o.Notify(methodInitialized, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+		o.Speaks(engine.Legacy, s.Version)
+		if err := o.Notify(ctx, methodInitialized); err != nil {
+			return nil, err
+		}
+		o.StartGet(ctx)
 	}
-	return s, err
+	return s, nil
 }
 
 // atVersion is the params of the host's initialize with the version that was agreed
@@ -353,7 +365,7 @@ func (r *Relay) replayDiscover(ctx context.Context, o *engine.Opening, rec *reco
 		return nil, err
 	}
 	reply, err := o.Ask(ctx, engine.Request{
-		Method: methodDiscover, Params: append(append([]byte(`{"_meta":`), p.Meta...), '}'),
+		Method: methodDiscover, Version: rec.session.Version, Params: append(append([]byte(`{"_meta":`), p.Meta...), '}'),
 	})
 	switch {
 	case err != nil:

@@ -86,6 +86,7 @@ type Relay struct {
 	engine *engine.Engine
 	toHost func([]byte)
 	done   chan struct{}
+	posts  bool // the server is reached by HTTP
 
 	mu          sync.Mutex
 	record      *record         // the opening exchange in force; nil: none was answered yet
@@ -121,7 +122,7 @@ type message struct {
 // cfg may be nil and is copied.
 func New(f transports.Factory, toHost func(frame []byte), cfg *Config) (*Relay, error) {
 	r := &Relay{
-		label: f.Label, toHost: toHost, done: make(chan struct{}), opened: make(chan struct{}, 1),
+		label: f.Label, toHost: toHost, posts: f.Shape == transports.Posts, done: make(chan struct{}), opened: make(chan struct{}, 1),
 		live: map[string]*message{}, tokens: map[string]int{},
 		streams: map[string]*engine.Stream{}, dialogs: map[string]dialog{}, dialogID: ownIDs,
 	}

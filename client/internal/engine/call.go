@@ -23,6 +23,7 @@ type Request struct {
 	Hold time.Duration // how long it may wait in all while nobody serves; 0: no bound
 
 	Pin         uint64        // the one generation that may take it; 0: any
+	Version     string        // of the protocol, for its header; "": its incarnation's
 	Wait        bool          // hold it while nobody serves
 	Idle        time.Duration // ends it without progress; 0 never
 	Ceiling     time.Duration // ends it in any case; 0 never

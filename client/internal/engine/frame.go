@@ -49,11 +49,15 @@ func appendFrame(b []byte, id, method string, params json.RawMessage, meta []byt
 	if id != "" {
 		b = append(append(append(b, `"id":`...), id...), ',')
 	}
-	b = append(appendString(append(b, `"method":`...), method), `,"params":`...)
+	b = appendString(append(b, `"method":`...), method)
 	params = bytes.TrimSpace(params)
 	if len(params) == 0 || bytes.Equal(params, null) {
+		if id == "" && len(meta) == 0 {
+			return append(b, '}'), nil
+		}
 		params = []byte("{}")
 	}
+	b = append(b, `,"params":`...)
 	if params[0] != '{' {
 		return nil, errParams
 	}

@@ -36,8 +36,8 @@ func (e *Engine) header(c *call, inc *incarnation) http.Header {
 		return h // it is what agrees on a version
 	}
 	version := inc.agreed()
-	if c.version != "" {
-		version = c.version
+	if c.Version != "" {
+		version = c.Version
 	}
 	if version != "" {
 		h.Set("Mcp-Protocol-Version", version)

@@ -2,10 +2,6 @@ package engine
 
 import (
 	"context"
-
-	"github.com/segmentio/encoding/json"
-
-	"github.com/respawn-mcp/respawn/transports"
 )
 
 // Opening is an incarnation whose opening exchange runs, for an owner that runs it
@@ -42,7 +38,7 @@ func (o *Opening) Post(r Request) {
 
 // Renew notes that the owner has opened an incarnation, or opened it anew.
 func (o *Opening) Renew(s *Session) {
-	o.Speaks(s.Era)
+	o.Speaks(s.Era, s.Version)
 	t := o.inc.e.calls
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,11 +50,25 @@ func (o *Opening) Renew(s *Session) {
 // Withdraw takes back what its owner posted under an id.
 func (o *Opening) Withdraw(id string) { o.inc.e.Withdraw(id) }
 
-// Notify sends a notification past the gate.
-func (o *Opening) Notify(method string, frame json.RawMessage) error {
-	return o.inc.tr.Send(transports.Outbound{Ref: o.inc.e.ref(), Method: method, Frame: frame})
+// Notify sends a notification past the gate and waits until it is accepted.
+func (o *Opening) Notify(ctx context.Context, method string) error {
+	return o.inc.accepted(ctx, method)
 }
 
-// Speaks tells the engine which era the incarnation speaks, as soon as that is
-// known: a modern peer's requests are not answered.
-func (o *Opening) Speaks(era Era) { o.inc.speaks.Store(uint32(era)) }
+// StartGet opens the standalone stream of a legacy session over HTTP.
+func (o *Opening) StartGet(ctx context.Context) { o.inc.startGet(ctx) }
+
+// StartGet opens that of the incarnation that serves, whose opening its owner ran.
+func (e *Engine) StartGet() {
+	t := e.calls
+	t.mu.Lock()
+	inc := t.inc
+	t.mu.Unlock()
+	if inc != nil {
+		e.inbox.post(evStartGet{inc, make(chan struct{}), make(chan struct{})})
+	}
+}
+
+// Speaks tells the engine which era and version the incarnation speaks, as soon as
+// that is known: a modern peer's requests are not answered.
+func (o *Opening) Speaks(era Era, version string) { o.inc.speak(era, version) }

@@ -190,7 +190,7 @@ func (inc *incarnation) askAt(method string, params json.RawMessage, version str
 		opened:  inc, done: make(chan struct{}),
 	}
 	if method == methodDiscover {
-		c.version = cmp.Or(version, inc.e.Hello.modern())
+		c.Version = cmp.Or(version, inc.e.Hello.modern())
 	}
 	e.giveTo(inc, c)
 	return c
@@ -260,8 +260,7 @@ func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Ses
 	s := &Session{Era: Modern, Capabilities: r.Capabilities, Info: r.Meta.Info, Instructions: r.Instructions}
 	if version := common(h.Modern, r.Supported); version != "" {
 		s.Version, s.meta = version, modernMeta(h, version)
-		inc.version.Store(&version)
-		inc.speaks.Store(uint32(Modern))
+		inc.speak(Modern, version)
 		return s, nil
 	}
 	return inc.pick(ctx, r.Supported, again)
@@ -287,6 +286,16 @@ func common(ours, theirs []string) string {
 		}
 	}
 	return ""
+}
+
+// speak notes the era and the version that an incarnation speaks, as soon as they
+// are known.
+func (inc *incarnation) speak(era Era, version string) {
+	if era == Legacy && version < versionHeader {
+		version = ""
+	}
+	inc.version.Store(&version)
+	inc.speaks.Store(uint32(era))
 }
 
 // versionHeader is the first version whose requests name it in a header
@@ -322,10 +331,7 @@ func (inc *incarnation) initialize(ctx context.Context, version string) (*Sessio
 	if !slices.Contains(h.Legacy, r.Version) {
 		return nil, &VersionError{Ours: slices.Concat(h.Modern, h.Legacy), Theirs: []string{r.Version}}
 	}
-	if r.Version >= versionHeader {
-		inc.version.Store(&r.Version)
-	}
-	inc.speaks.Store(uint32(Legacy))
+	inc.speak(Legacy, r.Version)
 	if err := inc.accepted(ctx, methodInitialized); err != nil {
 		return nil, &OpeningError{Method: methodInitialized, Err: err}
 	}

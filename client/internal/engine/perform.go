@@ -239,7 +239,9 @@ func (e *Engine) announce(s step) {
 	e.evidence.forget()
 	e.Face.Serves(s.inc.gen, first)
 	e.watch(s.inc)
-	e.openGet(s.inc)
+	if e.Open == nil { // another owner says when its session is ready for one
+		e.openGet(s.inc)
+	}
 	e.unreach(true)
 	retried := e.resend(s.inc, held)
 	reopened := e.reopenStreams()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/respawn-mcp/respawn/fsm"
@@ -42,13 +41,12 @@ func (e *Engine) Post(r Request) {
 
 // Withdraw ends a posted request without telling its Over. It reports whether an
 // incarnation has it, and which: its owner tells the peer.
+//
+// On Posts the engine tells the peer itself, under whatever id that knows.
 func (e *Engine) Withdraw(id string) (gen uint64, live bool) {
 	t := e.calls
 	t.mu.Lock()
-	c := t.byID[id]
-	if i := slices.IndexFunc(t.waits, func(c *call) bool { return c.id == id }); c == nil && i >= 0 {
-		c = t.waits[i]
-	}
+	c := t.owned(id)
 	if c == nil || c.uncancelled {
 		t.mu.Unlock()
 		return 0, false
@@ -59,6 +57,10 @@ func (e *Engine) Withdraw(id string) (gen uint64, live bool) {
 		gen = c.inc.gen
 	}
 	t.mu.Unlock()
+	if e.Factory.Shape == transports.Posts {
+		e.drop(c, &Failure{Kind: KindCaller}, "the caller gave up")
+		return 0, false
+	}
 	e.drop(c, &Failure{Kind: KindCaller}, "")
 	return gen, live
 }

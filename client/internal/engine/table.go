@@ -177,8 +177,25 @@ func (t *table) open() bool {
 }
 
 // taken reports whether a call that is not over has a wire id. mu is held.
-func (t *table) taken(id string) bool {
-	return t.byID[id] != nil || slices.ContainsFunc(t.waits, func(c *call) bool { return c.id == id })
+func (t *table) taken(id string) bool { return t.owned(id) != nil }
+
+// owned returns the call that its owner knows by an id, which on Posts may have
+// another on the wire by now. mu is held.
+func (t *table) owned(id string) *call {
+	if c := t.byID[id]; c != nil {
+		return c
+	}
+	for _, c := range t.waits {
+		if c.id == id || c.ID == id {
+			return c
+		}
+	}
+	for _, c := range t.byRef {
+		if c.ID == id && c.id != id {
+			return c
+		}
+	}
+	return nil
 }
 
 // idle reports whether the peer has nothing to do but hold streams open.
