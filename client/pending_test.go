@@ -300,6 +300,51 @@ func TestS30_ADeathFailsAtOnceWhatIsNotKept(t *testing.T) {
 	}
 }
 
+// A read that ran on the server that died is sent again, and the second attempt
+// ends before anything of it is written: it may have run all the same.
+func TestS30_TheOutcomeIsThatOfAllAttempts(t *testing.T) {
+	for _, tt := range []struct {
+		what string
+		end  func(p *peer, cancel func())
+		want string
+	}{
+		{"it times out", func(*peer, func()) {}, "outcome unknown: client: request: nothing heard for 10s"},
+		{"its caller gives up", func(_ *peer, cancel func()) { cancel() }, "outcome unknown: context canceled"},
+		{"no third server follows", func(p *peer, _ func()) { p.kill() }, "outcome unknown: exhausted after 1 restarts"},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{on: func(l *life, m message) (bool, error) {
+					switch {
+					case m.Method == "resources/read":
+						return true, errKilled
+					case l.gen == 2:
+						l.answer(m) // to the opening exchange, and reads nothing more
+						<-l.ctx.Done()
+						return true, context.Cause(l.ctx)
+					}
+					return false, nil
+				}}
+				c := connect(t, p, client.Config{RetryLost: true, Budget: tumbling(t, 1)})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				said := start(func() string {
+					_, err := c.Do(ctx, client.Request{Method: "resources/read", RequestTimeout: 10 * time.Second})
+					return words(err)
+				})
+				pass(time.Second)
+				tt.end(p, cancel)
+				if got := <-said; got != tt.want {
+					t.Errorf("%s, want %s", got, tt.want)
+				}
+				if got := len(p.got("resources/read")); got != 1 {
+					t.Errorf("it was read %d times", got)
+				}
+			})
+		})
+	}
+}
+
 func TestS31_ACallThatCantBeSentFreesItsSlot(t *testing.T) {
 	for _, tt := range []struct {
 		what string
