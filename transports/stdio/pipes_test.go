@@ -143,7 +143,7 @@ func TestB065_WriteStallEndsAServerThatOnlyTheWriterWaitsFor(t *testing.T) {
 	}
 }
 
-func TestB069_NoiseIsCountedAndSurvived(t *testing.T) {
+func TestB069_NoiseOnARealPipeIsCountedAndSurvived(t *testing.T) {
 	const calls = 20
 	r := start(t, role("noisy")).ready()
 	for range calls {

@@ -61,7 +61,7 @@ func TestT14_AFullStderrPipeBlocksNoServer(t *testing.T) {
 	}
 }
 
-// buffer is a Config.Stderr that can be read while it is written.
+// buffer is a writer, for stderr or a log, that can be read while it is written.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -71,6 +71,12 @@ func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func TestB067_StderrIsDrainedBoundedAndPassedOnUnchanged(t *testing.T) {

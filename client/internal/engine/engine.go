@@ -301,6 +301,9 @@ func (e *Engine) ended(ev evEnded) {
 		e.step(fsm.Input{Event: fsm.Close}, step{inc: inc, cause: ev.cause})
 	}
 	if e.machine.State() == fsm.Closed {
+		if ev.cause != context.Cause(inc.ctx) { // it had to be killed, or died first
+			e.log(slog.LevelWarn, "the server did not leave as it was asked to", "gen", inc.gen, "cause", ev.cause)
+		}
 		e.step(fsm.Input{Event: fsm.Spent, Gen: inc.gen}, step{})
 		return
 	}
