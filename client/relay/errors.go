@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/segmentio/encoding/json"
 
@@ -47,6 +48,9 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 	switch {
 	case f.Kind == engine.KindExhausted || f.Kind == engine.KindClosed || r.engine.State().Terminal():
 		code, what = CodeGaveUp, "the MCP server %q went away and is not started again; %s got no answer."
+	case f.Kind == engine.KindNotServing && !f.RetryAt.IsZero():
+		what = "the MCP server %q is down and not tried again for " +
+			f.RetryAt.Sub(r.cfg.Clock.Now()).Round(time.Second).String() + "; it was not sent %s."
 	case f.Kind == engine.KindNotServing:
 		what = "the MCP server %q is being restarted and did not come back in time for %s."
 	case f.Kind == engine.KindUnreachable:

@@ -168,7 +168,7 @@ func (r *Relay) options(f transports.Factory) engine.Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	r.cfg.Logger = o.Logger
+	r.cfg.Logger, r.cfg.Clock = o.Logger, o.Clock
 	return o
 }
 

@@ -87,6 +87,12 @@ func (s *server) kill() {
 	s.cur.die <- fmt.Errorf("killed")
 }
 
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lives
+}
+
 func (s *server) took() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

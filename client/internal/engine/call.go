@@ -124,4 +124,11 @@ const maxProgress = 1024
 // else. One that is retained may: what it was retained for has not come yet.
 func (c *call) mayWait() bool { return c.Wait || c.wrote }
 
-func (c *call) size() int64 { return int64(len(c.Params)+len(c.Frame)) + 256 } // 256: about what the rest takes
+// size is what a call that waits takes: the params of a frame are a part of it.
+func (c *call) size() int64 {
+	const rest = 256 // about what is not the message
+	if c.Frame != nil {
+		return int64(len(c.Frame)) + rest
+	}
+	return int64(len(c.Params)) + rest
+}

@@ -134,9 +134,13 @@ func (e *Engine) admit(c *call) *Failure {
 		return nil
 	case gateDown:
 		waits, needed := e.maywait(c.Wait)
-		if use = needed; !waits {
+		late := c.Hold > 0 && t.retryAt.Sub(e.Clock.Now()) > c.Hold // it would wait for nothing
+		if use = needed; !waits || late {
 			at := t.retryAt
 			t.mu.Unlock()
+			if use {
+				e.inbox.post(evUse{})
+			}
 			return &Failure{Kind: KindNotServing, RetryAt: at}
 		}
 	}
