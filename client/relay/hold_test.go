@@ -139,9 +139,9 @@ func TestRelay_Rule5_WhatCanNotBeServedInTimeIsNotHeld(t *testing.T) {
 		synctest.Wait()
 		h.say(call(1, "tools/list"))
 		expect(t, "at once", h.brief(), []string{"1: -31002, not executed, attempt 0"})
-		sleep(10 * time.Second)
+		sleep(11 * time.Second)
 		h.say(call(2, "tools/list"))
-		sleep(20 * time.Second)
+		sleep(19 * time.Second)
 		expect(t, "with the replacement", h.brief(), []string{`2: {"gen":2}`, "tools/list_changed"})
 	})
 }
