@@ -17,8 +17,8 @@ import (
 type getStream struct {
 	inc    *incarnation
 	snap   fsm.Snapshot
-	ref    uint64
-	opened bool // it worked once
+	ref    uint64 // of the exchange under way; 0: none
+	opened bool   // it worked once
 	since  time.Time
 	tries  int // openings in a row that brought nothing
 	lastID string
@@ -154,6 +154,7 @@ func (e *Engine) getRejected(inc *incarnation, ev transports.Rejected) bool {
 			level = slog.LevelDebug
 		}
 		e.log(level, "the server has no standalone stream", "gen", inc.gen, "status", ev.Status)
+		g.ref = 0
 		e.closeGet()
 	default:
 		e.getLost(g, retryAfter(ev.Header, e.Clock.Now()))
@@ -184,7 +185,8 @@ func (e *Engine) getLost(g *getStream, floor time.Duration) {
 	}
 	g.step(fsm.Lost)
 	g.decided()
-	g.timer.t = e.after(max(floor, e.StreamBackoff.Delay(g.tries+1, e.rnd())), evGetDue{g})
+	g.ref = 0
+	g.timer.t = e.after(max(floor, e.StreamBackoff.Delay(max(g.tries, 1), e.rnd())), evGetDue{g})
 }
 
 func (e *Engine) getDue(g *getStream) {
@@ -204,5 +206,7 @@ func (e *Engine) closeGet() {
 	g.step(fsm.Close)
 	g.timer.stop()
 	g.decided()
-	g.inc.tr.Cancel(g.ref)
+	if g.ref != 0 {
+		g.inc.tr.Cancel(g.ref)
+	}
 }

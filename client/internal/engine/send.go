@@ -334,18 +334,18 @@ func (e *Engine) drop(c *call, f *Failure, reason string) {
 	if c.opened != nil && e.Factory.Shape == transports.Posts && c.inc.ctx.Err() != nil {
 		live = false // the end of its incarnation ends it; an initialize may still show its session
 	}
-	inc, ref, resumed := c.inc, c.ref, c.resumed
+	inc, ref, resumed, turned := c.inc, c.ref, c.resumed, c.turned
 	t.withdraw(c)
 	c.phase = over
 	t.mu.Unlock()
 	// Closing the stream is how a modern request is cancelled over HTTP; the legacy
 	// era wants to be told first (2025-11-25, transports, Sending Messages 6). Who
 	// has answered, or forgotten the session, is told nothing.
-	tell := reason != "" && !c.Notify && !c.uncancelled && !c.turned && (inc == nil || !inc.leaving.Load())
+	tell := reason != "" && !c.Notify && !c.uncancelled && !turned && (inc == nil || !inc.leaving.Load())
 	if live && tell && e.Factory.Shape == transports.Posts && Era(inc.speaks.Load()) == Legacy {
 		e.tellCancelled(inc, c.id, reason)
 	}
-	if live && inc.tr.Cancel(ref) && !resumed {
+	if live && !turned && inc.tr.Cancel(ref) && !resumed {
 		c.unsent, live = true, false
 	}
 	if live && tell && e.Factory.Shape == transports.Pipe {
