@@ -345,7 +345,7 @@ func TestH8_RequestsWaitForTheRecoveryWithinTheirDeadlines(t *testing.T) {
 		hurried := make(chan string)
 		go func() {
 			_, err := c.Do(t.Context(), client.Request{Method: "prompts/list", RequestTimeout: time.Second, MaxRequestTimeout: time.Second})
-			hurried <- fate(err)
+			hurried <- fateOf(err)
 		}()
 		synctest.Wait()
 		if c.State() != fsm.Starting || !c.IsReconnecting() {
@@ -426,7 +426,7 @@ func TestH9_AFailedRecoveryEndsThoseWhoWaitForIt(t *testing.T) {
 			for range 2 {
 				err := <-errs
 				session := new(client.SessionError)
-				if got := fate(err); got != "not executed: no new session" {
+				if got := fateOf(err); got != "not executed: no new session" {
 					t.Errorf("a waiter: %s", got)
 				} else if !errors.As(err, &session) || !tt.as(session.Err) || !is[client.HTTPError](session.Refusal) {
 					t.Errorf("it says %v", err)
@@ -478,7 +478,7 @@ func TestH9_WhoMayWaitStaysForTheNextTry(t *testing.T) {
 		began := time.Now()
 		go func() {
 			_, err := c.Do(t.Context(), client.Request{Method: "tools/call", Wait: client.WaitReady})
-			patient <- fate(err)
+			patient <- fateOf(err)
 		}()
 		if diff := cmp.Diff([]string{"not executed: no new session"}, asks(t.Context(), c, 1, "tools/call")()); diff != "" {
 			t.Error(diff)
@@ -630,7 +630,7 @@ func TestH12_ProgressOfARequestOnTheOldSessionStillCounts(t *testing.T) {
 		said := make(chan string, 2)
 		go func() {
 			_, err := c.Do(t.Context(), client.Request{Method: "tools/call", Progress: func(p client.Progress) { said <- p.Message }})
-			said <- fate(err)
+			said <- fateOf(err)
 		}()
 		synctest.Wait()
 		w.forget()
@@ -672,11 +672,11 @@ func TestH13_ACursorOfTheDeadSessionIsNotSentAgain(t *testing.T) {
 			t.Errorf("something was given out: %s", diff)
 		}
 		pass(time.Second)
-		if got := fate(c.Call(t.Context(), "tools/list", map[string]string{"cursor": "2 of S1"}, nil)); got != "answered" {
+		if got := fateOf(c.Call(t.Context(), "tools/list", map[string]string{"cursor": "2 of S1"}, nil)); got != "answered" {
 			t.Errorf("a cursor is the caller's own affair on a session that lives: %s", got)
 		}
 		w.forget()
-		if got := fate(c.Call(t.Context(), "tools/list", map[string]string{"cursor": "2 of S2"}, nil)); got != "not executed: cursor lost" {
+		if got := fateOf(c.Call(t.Context(), "tools/list", map[string]string{"cursor": "2 of S2"}, nil)); got != "not executed: cursor lost" {
 			t.Errorf("the generic call: %s", got)
 		}
 		pass(time.Second)

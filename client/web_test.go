@@ -321,7 +321,7 @@ func bubble(t *testing.T, name string, test func(t *testing.T)) {
 }
 
 // fate is the outcome of a call and the documented type of its cause.
-func fate(err error) string {
+func fateOf(err error) string {
 	var (
 		lost    *client.LostError
 		peer    *client.PeerError
@@ -366,7 +366,7 @@ func fate(err error) string {
 
 // ask makes a request that every kind of server takes, and tells its fate.
 func ask(ctx context.Context, c *client.Client, method string) string {
-	return fate(c.Call(ctx, method, json.RawMessage(`{"name":"x","uri":"file:///x"}`), nil))
+	return fateOf(c.Call(ctx, method, json.RawMessage(`{"name":"x","uri":"file:///x"}`), nil))
 }
 
 // asks does so n times at once, and lists the fates.
