@@ -35,7 +35,7 @@ type command struct {
 var commands = []command{
 	{"diagram", "[-format mermaid|dot|markdown] | -write FILE… | -check FILE…", "print the lifecycle, or write or check generated blocks in docs", diagram},
 	{"drill", "[-json] [-timeout D] [-- command args…]", "kill a server and show what is recovered: the built-in one, or a given one", runDrill},
-	{"run", "[flags] [--] command args…", "put recovery in front of a stdio server, for any host", runCommand},
+	{"run", "[flags] [--] command args… | [flags] URL", "put recovery in front of a server, for any host that speaks stdio", runCommand},
 	{"version", "", "print the version", version},
 }
 

@@ -9,12 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/respawn-mcp/respawn/client/relay"
+	"github.com/respawn-mcp/respawn/transports"
 	"github.com/respawn-mcp/respawn/transports/stdio"
 )
 
@@ -76,14 +76,8 @@ func (s *shim) run(std streams) (int, error) {
 	signals := notify()
 	defer signal.Stop(signals)
 	var err error
-	if s.guard, err = startGuard(); err != nil {
-		s.log.Warn("no guard: should this process be killed, only the server itself dies with it", "err", err)
-	}
+	server := s.peer(std)
 	defer s.guard.close()
-	conf := s.opt.server
-	conf.Stderr = std.err
-	conf.OnStart = func(p stdio.Process) { s.guard.watch(p.PID) }
-	server := guarded(conf.Factory(), s.guard)
 	config := s.opt.relay
 	config.Logger = s.log
 	config.OnEnd = s.ended
@@ -120,6 +114,18 @@ func (s *shim) run(std streams) (int, error) {
 	return code, nil
 }
 
+// child is a server that is started, and the guard that ends it should we be killed.
+func (s *shim) child(std streams) transports.Factory {
+	var err error
+	if s.guard, err = startGuard(); err != nil {
+		s.log.Warn("no guard: should this process be killed, only the server itself dies with it", "err", err)
+	}
+	conf := s.opt.server
+	conf.Stderr = std.err
+	conf.OnStart = func(p stdio.Process) { s.guard.watch(p.PID) }
+	return guarded(conf.Factory(), s.guard)
+}
+
 // stop ends whatever still runs, within the bounds of the shutdown.
 func (s *shim) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.stopTimeout+closeSlack)
@@ -146,8 +152,4 @@ func notify() chan os.Signal {
 	}
 	signal.Notify(c, syscall.SIGPIPE)
 	return c
-}
-
-func isURL(s string) bool {
-	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }

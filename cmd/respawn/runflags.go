@@ -15,6 +15,7 @@ import (
 	"github.com/respawn-mcp/respawn/policy"
 	"github.com/respawn-mcp/respawn/transports"
 	"github.com/respawn-mcp/respawn/transports/stdio"
+	"github.com/respawn-mcp/respawn/transports/streamable"
 )
 
 // envPrefix begins the environment twin of a flag: -max-restarts is
@@ -39,6 +40,7 @@ const (
 type runOptions struct {
 	relay       relay.Config
 	server      stdio.Config
+	endpoint    *streamable.Config // of a server that is not started; nil for a command
 	stopTimeout time.Duration
 	maxMessage  int
 	level       slog.Level
@@ -52,6 +54,7 @@ type runFlags struct {
 	retry, onDrift, onGiveUp          string
 	envFile, dir, logLevel, logFormat string
 	maxMessage                        byteSize
+	header, headerEnv                 several
 }
 
 func (f *runFlags) register(fs *flag.FlagSet) {
@@ -67,6 +70,8 @@ func (f *runFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.onDrift, "on-drift", "log", "when a replacement declares other capabilities: log or exit")
 	fs.StringVar(&f.envFile, "env-file", "", "a file of KEY=VALUE lines to add to the server's environment")
 	fs.StringVar(&f.dir, "dir", "", "the server's working directory")
+	fs.Var(&f.header, "header", "for a URL: 'Name: value' to send with each request; may be repeated")
+	fs.Var(&f.headerEnv, "header-env", "for a URL: NAME=VARIABLE, a header with the value of a variable; may be repeated")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
 }
@@ -90,15 +95,25 @@ func parseRun(c command, std streams, args []string, env func(string) (string, b
 	if fs.NArg() == 0 {
 		return nil, errors.New("no command (respawn run [flags] -- command args…)")
 	}
-	if isURL(fs.Arg(0)) {
-		return nil, errors.New("servers over HTTP are not supported yet")
-	}
 	opt, err := f.check()
 	if err != nil {
 		return nil, err
 	}
+	if isURL(fs.Arg(0)) {
+		if !isSet(fs, "max-restarts") && !isSet(fs, "window") {
+			opt.relay.Budget = policy.Unlimited() // nothing is started, so nothing is spent
+		}
+		opt.endpoint, err = f.endpoint(fs.Arg(0), fs.Args()[1:])
+		return opt, err
+	}
 	opt.server.Path, opt.server.Args = fs.Arg(0), fs.Args()[1:]
 	return opt, nil
+}
+
+// isSet reports whether a flag was given, by whatever means.
+func isSet(fs *flag.FlagSet, name string) (set bool) {
+	fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 // fromEnv sets the flags that the command line did not. The value of a variable is

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/respawn-mcp/respawn/transports"
+	"github.com/respawn-mcp/respawn/transports/streamable"
+)
+
+// isURL reports whether respawn run is asked for a server that is reached by HTTP
+// rather than started.
+func isURL(s string) bool {
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
+}
+
+// endpoint is how to reach such a server.
+func (f *runFlags) endpoint(address string, rest []string) (*streamable.Config, error) {
+	if len(rest) > 0 {
+		return nil, errors.New("a URL takes no arguments")
+	}
+	if u, err := url.Parse(address); err != nil || u.Host == "" {
+		return nil, fmt.Errorf("%q is no URL of a server", address)
+	}
+	conf := &streamable.Config{URL: address, Header: http.Header{}, MaxMessage: int(f.maxMessage)}
+	for _, h := range f.header {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return nil, errors.New("-header wants 'Name: value'") // not shown: it may be a secret
+		}
+		conf.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	for _, h := range f.headerEnv {
+		name, variable, ok := strings.Cut(h, "=")
+		value, set := os.LookupEnv(variable)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("-header-env %q is not NAME=VARIABLE", h)
+		case !set:
+			return nil, fmt.Errorf("-header-env %s: the variable %s is not set", name, variable)
+		}
+		conf.Header.Add(name, value)
+	}
+	return conf, nil
+}
+
+// several is a flag that may be given more than once; its environment twin holds
+// one a line.
+type several []string
+
+func (v *several) String() string { return strings.Join(*v, "\n") }
+
+func (v *several) Set(s string) error {
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" {
+			*v = append(*v, line)
+		}
+	}
+	return nil
+}
+
+// peer is the server that a command line names. One that is started is watched by
+// the guard.
+func (s *shim) peer(std streams) transports.Factory {
+	if s.opt.endpoint != nil {
+		return s.opt.endpoint.Factory()
+	}
+	return s.child(std)
+}
