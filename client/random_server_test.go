@@ -18,6 +18,7 @@ type fate uint8
 const (
 	answers      fate = iota
 	answersLate       // after a second
+	naps              // reads nothing for two seconds, then answers
 	answersTwice      // and to somebody unknown in between
 	reports           // progress, then the answer
 	refuses           // by an error, without running it
@@ -301,6 +302,13 @@ func (l *mortalLife) call(msg message, f fate) error {
 		answer()
 	case answersLate:
 		l.later(time.Second, answer)
+	case naps: // what comes meanwhile is queued, and never begun if it dies asleep
+		select {
+		case <-time.After(2 * time.Second):
+			answer()
+		case <-l.ctx.Done():
+			return context.Cause(l.ctx)
+		}
 	case answersTwice:
 		answer()
 		l.send(`{"jsonrpc":"2.0","id":"nobody's","result":{"n":-1}}`)
