@@ -44,8 +44,11 @@ func (c *child) process() Process { return Process{PID: c.pid, Name: processName
 // terminate and kill signal the whole group. The leader must not be reaped yet:
 // until then its number can't belong to another group. That the group is empty,
 // or not ours to signal, shows in what is left of it.
-func (c *child) terminate() { _ = syscall.Kill(-c.pid, syscall.SIGTERM) }
-func (c *child) kill()      { _ = syscall.Kill(-c.pid, syscall.SIGKILL) }
+func (c *child) terminate() {
+	_ = syscall.Kill(-c.pid, syscall.SIGTERM)
+	_ = syscall.Kill(-c.pid, syscall.SIGCONT) // a suspended process hears SIGTERM only then
+}
+func (c *child) kill() { _ = syscall.Kill(-c.pid, syscall.SIGKILL) }
 
 // others lists the group without its leader and without zombies.
 func (c *child) others() []Process {

@@ -34,8 +34,8 @@ func (l *life) awaitExit(reason error) error {
 }
 
 // finish collects what the dead left in the pipes, ends what is left of the
-// group, reaps its leader, and closes our ends. Whoever holds a pipe after that
-// has left the group.
+// group, reaps its leader, closes our ends, and waits for our goroutines. Whoever
+// holds a pipe then has left the group.
 func (l *life) finish() (escaped []Process) {
 	// The last part of the time is for what the kill lets go of.
 	const parts = 5
@@ -63,6 +63,10 @@ func (l *life) finish() (escaped []Process) {
 	}
 	l.child.close()
 	closeAll([]*os.File{l.stdin.file, l.stdout, l.stderr})
+	l.running.Wait()
+	if l.words.sink != nil {
+		l.words.sink.close()
+	}
 	return escaped
 }
 

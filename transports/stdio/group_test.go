@@ -37,7 +37,7 @@ func TestB059_TheWholeGroupIsGone(t *testing.T) {
 			r.signal(syscall.SIGKILL)
 		}},
 		{"after a stop before it said anything", func(r *run) { r.stop(errTestOver) }},
-		{"after the wrapper ended its stdout and stayed", func(r *run) {
+		{"after a stop while the wrapper was suspended", func(r *run) {
 			r.heard("up")
 			r.signal(syscall.SIGSTOP)
 			r.stop(errTestOver)
@@ -95,6 +95,22 @@ func TestS26_SIGTERMComesBeforeSIGKILL(t *testing.T) {
 		t.Errorf("status %v, want %v", exit.Status, want)
 	}
 	r.heard("bye") // what it said last was read
+}
+
+func TestS26_ASuspendedServerHearsSIGTERM(t *testing.T) {
+	conf := role("deaf")
+	conf.StdinWait, conf.TermWait = 1, patience
+	r := start(t, conf)
+	r.heard("up")
+	r.signal(syscall.SIGSTOP)
+	r.stop(errTestOver)
+	var exit *stdio.ExitError
+	if err := r.ended(); !errors.As(err, &exit) {
+		t.Fatalf("Serve returned %v, want an *ExitError", err)
+	}
+	if want := (stdio.Status{Kind: stdio.ExitSignal, Signal: syscall.SIGTERM.String()}); exit.Status != want {
+		t.Errorf("status %v, want %v", exit.Status, want)
+	}
 }
 
 func TestS26_StdinEndsBeforeAnySignal(t *testing.T) {

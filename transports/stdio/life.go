@@ -116,9 +116,7 @@ func (l *life) sign(err error) {
 }
 
 func (l *life) run(ctx context.Context) error {
-	if l.conf.OnStart != nil {
-		l.conf.OnStart(l.child.process())
-	}
+	l.tellStart()
 	l.out.advance(open)
 	l.emit(transports.Ready{})
 	close(l.ready)
@@ -130,10 +128,6 @@ func (l *life) run(ctx context.Context) error {
 		reason = l.awaitExit(reason)
 	}
 	escaped := l.finish()
-	l.running.Wait()
-	if l.words.sink != nil {
-		l.words.sink.close()
-	}
 	if told && len(l.killed)+len(escaped) == 0 {
 		return reason
 	}
@@ -141,6 +135,26 @@ func (l *life) run(ctx context.Context) error {
 		Label: l.conf.Factory().Label, PID: l.child.pid, Status: l.child.status, Reason: reason,
 		Stderr: l.words.last(), Killed: l.killed, Escaped: escaped,
 	}
+}
+
+// tellStart calls OnStart. A panic in it must not leave the server running.
+func (l *life) tellStart() {
+	if l.conf.OnStart == nil {
+		return
+	}
+	told := false
+	defer func() {
+		if told {
+			return
+		}
+		l.emit = func(transports.Event) {} // it was never ready
+		close(l.ready)
+		l.out.advance(shut)
+		l.kill()
+		l.finish()
+	}()
+	l.conf.OnStart(l.child.process())
+	told = true
 }
 
 // stallChecks is how often a stall is looked for within its bound: it is found

@@ -58,6 +58,23 @@ func TestOnStartNamesTheProcessBeforeTheFirstEvent(t *testing.T) {
 	}
 }
 
+// start looks for what is left.
+func TestAPanicInOnStartLeavesNoServer(t *testing.T) {
+	conf := role("stubborn")
+	conf.OnStart = func(stdio.Process) { panic("no") }
+	panicked := make(chan any, 1)
+	r := start(t, stdio.Config{Path: "unused"})
+	r.ended()
+	conf.Env = append(conf.Env, markVar+"="+r.mark)
+	func() {
+		defer func() { panicked <- recover() }()
+		conf.Factory().New().Serve(t.Context(), func(e transports.Event) { t.Errorf("%T emitted", e) })
+	}()
+	if got := <-panicked; got != "no" {
+		t.Errorf("Serve panicked with %v, want the panic of OnStart", got)
+	}
+}
+
 func TestS7_AnyEndIsADeath(t *testing.T) {
 	for _, tt := range []struct {
 		script string
