@@ -25,7 +25,9 @@ type Client struct {
 
 // Connect starts the server and returns once it serves. A failure of this first
 // start is returned as it is: nothing is tried again and nothing is left running.
-// ctx governs only connecting. cfg may be nil and is copied.
+// It may be an [*OpeningError], a [*VersionError], a [*TimeoutError], what the
+// transport says, or ctx's error. ctx governs only connecting: its end later ends
+// nothing. cfg may be nil and is copied.
 func Connect(ctx context.Context, f transports.Factory, cfg *Config) (*Client, error) {
 	c := &Client{}
 	if cfg != nil {
@@ -169,7 +171,7 @@ func (c *Client) Notify(ctx context.Context, method string, params any) error {
 	return nil
 }
 
-// State returns where the server is in its lives.
+// State returns where the server is in its lives (see package fsm for the states).
 func (c *Client) State() fsm.State { return c.engine.State() }
 
 // IsReconnecting reports whether a server that has served is away and a
@@ -230,7 +232,7 @@ type Stats struct {
 	UnknownIDs     uint64 // answers nobody waited for
 	LooseIDs       uint64 // answers whose id was spelled differently
 	ModernRequests uint64 // requests of a modern server, which may not make any
-	CallbackPanics uint64
+	CallbackPanics uint64 // of callbacks and of progress listeners, each of them logged
 }
 
 // Stats returns the counters, summed over all incarnations.

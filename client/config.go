@@ -49,29 +49,58 @@ var (
 )
 
 // Config says how a [Client] behaves. The zero value, and nil, work. A duration
-// of 0 means the default, a negative one means none.
+// of 0 means the default, a negative one means none. What makes no sense is an
+// error of [Connect].
+//
+// The handlers CreateMessage, Elicit and ListRoots answer what the server asks
+// while it works on a call: a request of a legacy server, or an input request of a
+// modern one. One that is set is declared as a capability. Its context ends with
+// the incarnation that asked (legacy) or with the call (modern). Its error becomes
+// a JSON-RPC error for a legacy server, and an [*InputError] of the call for a
+// modern one.
+//
+// The callbacks, whose names begin with On, run one after the other, in the order
+// of what they tell, on a goroutine of their own and under no lock. They may call
+// anything of the client, Close included. A slow one delays only those after it; a
+// panic in one goes to Logger.
 type Config struct {
 	// Budget says how many deaths are forgiven. Default: policy.Contract() for a
 	// process, policy.Unlimited() over HTTP.
 	Budget policy.Budget
 	// Retry says what becomes of a lost request. Default: policy.DefaultRules().
 	Retry policy.Rules
-	// RetryLost sends requests that only read state again, to the replacement,
-	// under their original id and deadline. tools/call never is. Default: off.
+	// RetryLost makes requests that only read again on the replacement, when the
+	// server died with them in flight, under their original id, order and deadline:
+	// server/discover, the listings, prompts/get, resources/read and
+	// completion/complete, by whatever method of the client they were made (2026-07-28,
+	// stdio: requests lost with the process can be retried). tools/call and
+	// continuations of input rounds never are. Default: off.
 	RetryLost bool
 	// WaitForReady holds calls made while nobody serves, until somebody does or
 	// their deadline is over, instead of refusing them. Default: off.
 	WaitForReady bool
 
 	// DistrustAnnotations never sends a tool call again on what the server says of
-	// its tools. Default: off.
+	// its tools (2026-07-28, server/tools: annotations are untrusted unless the
+	// server is trusted). Default: off.
 	DistrustAnnotations bool
 
-	StartTimeout      time.Duration // from the start of a server to its first answer; 120 s
-	ProbeTimeout      time.Duration // silence on the era probe that means legacy; 5 s
-	DrainTimeout      time.Duration // from Close to the end of calls in flight; 5 s
-	RequestTimeout    time.Duration // without progress; 60 s
-	MaxRequestTimeout time.Duration // whatever the progress; 600 s, and never less than RequestTimeout
+	// StartTimeout is from the start of a server to the moment at which it serves.
+	// Default: 120 s.
+	StartTimeout time.Duration
+	// ProbeTimeout is the silence on the era probe of a process that means legacy
+	// (2026-07-28, stdio, Backward Compatibility). Default: 5 s.
+	ProbeTimeout time.Duration
+	// DrainTimeout is from Close to the end of calls in flight. Default: 5 s; none:
+	// they end at once.
+	DrainTimeout time.Duration
+	// RequestTimeout ends a call that is not answered and reports no progress for so
+	// long; over HTTP any byte of its answer counts. Progress is only reported to
+	// calls that listen to it ([Request].Progress). Default: 60 s.
+	RequestTimeout time.Duration
+	// MaxRequestTimeout ends a call whatever its progress. Default: 600 s, and never
+	// less than RequestTimeout.
+	MaxRequestTimeout time.Duration
 
 	// StreamBackoff is the wait before a subscription is opened again that a live
 	// server ended or did not acknowledge. Default: 250 ms, doubling up to 30 s, so
@@ -84,14 +113,11 @@ type Config struct {
 	// recovery says that they changed. Default: off.
 	Cache bool
 
-	MaxHeld      int   // calls that may wait for a server; 1,024
-	MaxHeldBytes int64 // ... and their bytes; 64 MiB
-
-	// The handlers answer what the server asks while it works on a call: a request
-	// of a legacy server, or an input request of a modern one. A handler that is set
-	// is declared as a capability. Its context ends with the incarnation that asked,
-	// or with the call. An error becomes a JSON-RPC error for a legacy server, and
-	// the error of the call for a modern one.
+	// MaxHeld is how many calls may wait for a server, whether they were never sent
+	// or are to be sent again, and MaxHeldBytes the bytes of their params. One more
+	// is refused with [*NotServingError]. Default: 1,024 and 64 MiB; negative: none.
+	MaxHeld      int
+	MaxHeldBytes int64
 
 	// CreateMessage answers sampling/createMessage.
 	CreateMessage func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error)
@@ -110,16 +136,21 @@ type Config struct {
 	// Logger hears what was survived. Default: slog.Default().
 	Logger *slog.Logger
 
-	// The callbacks run one after the other, in the order of what they tell, on a
-	// goroutine of their own and under no lock; Close may be called from one. A
-	// panic in one goes to Logger.
-
-	OnTransition   func(fsm.Transition) // each change of state, before what follows from it
-	OnEnd          func(Ended)          // each close of an incarnation or of a promise
-	OnReconnect    func(Reconnect)      // each replacement that serves
-	OnListChanged  func(Kind)           // a listing is stale: the server said so, or a replacement serves
-	OnLog          func(*mcp.LoggingMessageParams)
-	OnNotification func(Notification) // what no call, no subscription and no other callback takes
+	// OnTransition is told each change of state, before what follows from it.
+	OnTransition func(fsm.Transition)
+	// OnEnd is told each end of an incarnation, and of a promise that Close took back.
+	OnEnd func(Ended)
+	// OnReconnect is told each replacement that serves, after its predecessor's end.
+	// A subscription heard nothing in between.
+	OnReconnect func(Reconnect)
+	// OnListChanged is told that what is known of a kind is stale: the server said
+	// so, or a replacement serves.
+	OnListChanged func(Kind)
+	// OnLog is told each notifications/message of the server.
+	OnLog func(*mcp.LoggingMessageParams)
+	// OnNotification is told what no call, no modern subscription and no other
+	// callback takes.
+	OnNotification func(Notification)
 }
 
 // Ended reports one close: an incarnation ended, or (Withdrawn) the promise of
@@ -130,7 +161,7 @@ type Ended struct {
 	Uptime    time.Duration  // how long it served; 0 if it never did
 	Verdict   policy.Verdict // what the budget said; zero after Close
 	Restarts  int            // restarts promised so far, this one included
-	Withdrawn bool
+	Withdrawn bool           // it was no incarnation that ended, but the promise of one
 }
 
 // Reconnect reports that a replacement serves.
@@ -231,14 +262,15 @@ func (cfg *Config) capabilities() (modern, legacy json.RawMessage) {
 	return append(bytes.TrimSuffix(modern, []byte(",")), '}'), append(bytes.TrimSuffix(legacy, []byte(",")), '}')
 }
 
-// Liveness says when a silent server is taken for dead. Only one that has nothing
-// to do is asked, by ping or (modern) server/discover; any answer is life, an
-// error too, and so is anything else that it says. A request that times out is
-// never a death.
+// Liveness says when a silent server is taken for dead, by [ErrUnresponsive]. Only
+// one that has nothing to do is asked, by ping or (modern, which has none:
+// 2026-07-28, changelog) server/discover; any answer is life, an error or a late
+// one too, and so is anything else that it says. A request that times out is never
+// a death.
 type Liveness struct {
 	Idle    time.Duration // silence before it is asked, and between two; 0: liveness is off
-	Timeout time.Duration // silence after the question that makes it a miss; 10 s
-	Misses  int           // misses in a row that end the server; 3
+	Timeout time.Duration // silence after the question that makes it a miss; default 10 s
+	Misses  int           // misses in a row, with nothing heard since the first, that end the server; default 3
 }
 
 func (l Liveness) options() engine.Liveness {

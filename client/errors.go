@@ -64,12 +64,13 @@ var ErrShed = errors.New("client: the subscription's callback is too slow")
 var ErrNotAcknowledged = errors.New("client: the subscription ended before a server agreed to it")
 
 // LostError is how every request ends that gets no answer. Cause is why: an
-// [*ExhaustedError], [ErrClosed], [*NotServingError], [*TimeoutError], an error of
-// the caller's context, or the cause of the server's death.
+// [*ExhaustedError], [ErrClosed], [*NotServingError], [*TimeoutError],
+// [ErrCursorLost], an error of the caller's context, or the cause of the server's
+// death.
 type LostError struct {
 	Method  string
-	Outcome Outcome
-	Cause   error
+	Outcome Outcome // OutcomeUnknown or NotExecuted
+	Cause   error   // never nil
 }
 
 func (e *LostError) Error() string {
@@ -90,7 +91,8 @@ func (e *ExhaustedError) Error() string {
 
 func (e *ExhaustedError) Unwrap() error { return e.Last }
 
-// NotServingError says that nobody serves at the moment.
+// NotServingError says that nobody serves at the moment, and that the call may not
+// wait: Config.WaitForReady is off, or too much waits already.
 type NotServingError struct {
 	RetryAt time.Time // when a call may find a server again; zero: not known
 	Cause   error     // nil, or what else was in the way
@@ -180,8 +182,9 @@ func (e *PeerError) Error() string {
 	return fmt.Sprintf("client: the server answered with an error: %s (code %d)", e.Message, e.Code)
 }
 
-// VersionError says that the two sides have no protocol version in common.
-type VersionError struct{ Ours, Theirs []string }
+// VersionError says that the two sides have no protocol version in common. A
+// server is not started again for it: it would say the same.
+type VersionError struct{ Ours, Theirs []string } // each side's, preferred first
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("client: no common protocol version: this client speaks %v, the server %v", e.Ours, e.Theirs)

@@ -24,9 +24,9 @@ func (c *Client) Ping(ctx context.Context) error {
 	return c.Call(ctx, method, nil, nil)
 }
 
-// SetLogLevel sets the least severe level that the server logs at. A legacy server
-// is told at once, and its replacement again; a modern one with each request
-// (2026-07-28, server/utilities/logging).
+// SetLogLevel sets the least severe level that the server logs at; Config.OnLog
+// hears what it logs. A legacy server is told at once, and its replacement again; a
+// modern one with each request from now on (2026-07-28, server/utilities/logging).
 func (c *Client) SetLogLevel(ctx context.Context, level mcp.LoggingLevel) error {
 	if c.engine.Session().Era == engine.Modern {
 		c.engine.SetLogLevel(string(level))
@@ -54,7 +54,7 @@ func (c *Client) GetPrompt(ctx context.Context, params *mcp.GetPromptParams) (*m
 	return call[mcp.GetPromptResult](ctx, c, "prompts/get", orNil(params))
 }
 
-// ReadResource reads a resource.
+// ReadResource reads a resource, or returns what Config.Cache kept of it.
 func (c *Client) ReadResource(ctx context.Context, params *mcp.ReadResourceParams) (*mcp.ReadResourceResult, error) {
 	key := cacheKey{method: "resources/read"}
 	if params != nil {
@@ -69,7 +69,8 @@ func (c *Client) Complete(ctx context.Context, params *mcp.CompleteParams) (*mcp
 	return call[mcp.CompleteResult](ctx, c, "completion/complete", orNil(params))
 }
 
-// ListTools returns one page of tools. params may be nil.
+// ListTools returns one page of tools, or what Config.Cache kept of it. params may
+// be nil. [Client.Tools] goes through all pages.
 func (c *Client) ListTools(ctx context.Context, params *mcp.ListToolsParams) (*mcp.ListToolsResult, error) {
 	if params == nil {
 		params = &mcp.ListToolsParams{}
