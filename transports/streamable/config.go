@@ -8,6 +8,7 @@ package streamable
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -127,8 +128,8 @@ func (c Config) check() (*url.URL, error) {
 	}
 	for name, values := range c.Header {
 		for _, v := range values {
-			if err := checkHeader(name, v); err != nil {
-				return nil, &ConfigError{Field: "Header", Value: fmt.Sprintf("%q", name), Why: err.Why}
+			if bad := new(HeaderError); errors.As(checkHeader(name, v), &bad) {
+				return nil, &ConfigError{Field: "Header", Value: fmt.Sprintf("%q", name), Why: bad.Why}
 			}
 		}
 	}

@@ -22,7 +22,7 @@ type exchange struct {
 
 	left     atomic.Bool // nobody waits for it: no event follows
 	stopped  atomic.Pointer[error]
-	body     atomic.Pointer[body]
+	now      atomic.Pointer[attempt]
 	dequeued atomic.Bool   // its frame is no part of what is queued
 	answered chan struct{} // initialize: its session is known, or it is over
 
@@ -55,10 +55,10 @@ func (x *exchange) dequeue() {
 	}
 }
 
-func (x *exchange) hand(b *body) {
-	x.body.Store(b)
-	if b != nil && (x.left.Load() || x.stopped.Load() != nil) {
-		b.claim()
+func (x *exchange) hand(a *attempt) {
+	x.now.Store(a)
+	if a != nil && (x.left.Load() || x.stopped.Load() != nil) {
+		a.claim()
 	}
 }
 
@@ -66,8 +66,8 @@ func (x *exchange) hand(b *body) {
 // frame was, or will be, sent.
 func (x *exchange) quit() (unsent bool) {
 	x.left.Store(true)
-	b := x.body.Load()
-	unsent = b == nil || b.claim()
+	a := x.now.Load()
+	unsent = a == nil || a.claim()
 	x.cancel()
 	return unsent
 }
@@ -75,8 +75,8 @@ func (x *exchange) quit() (unsent bool) {
 // stop ends an exchange of an incarnation that ends.
 func (x *exchange) stop(cause error) {
 	x.stopped.Store(&cause)
-	if b := x.body.Load(); b != nil {
-		b.claim()
+	if a := x.now.Load(); a != nil {
+		a.claim()
 	}
 	x.cancel()
 }
@@ -85,8 +85,8 @@ func (x *exchange) stop(cause error) {
 // still show a session: not if nothing of it was sent, and then nothing will be.
 func (x *exchange) mute(cause error) (pending bool) {
 	x.stopped.Store(&cause)
-	b := x.body.Load()
-	return b != nil && !b.claim()
+	a := x.now.Load()
+	return a != nil && !a.claim()
 }
 
 func (x *exchange) run() {

@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -65,7 +66,7 @@ func isPlain(v string) bool {
 
 // checkHeader refuses what net/http would, but before a request is begun, and
 // with it any CR or LF.
-func checkHeader(name, value string) *HeaderError {
+func checkHeader(name, value string) error {
 	if !isToken(name) {
 		return &HeaderError{Name: name, Why: "is no header name"}
 	}
@@ -88,57 +89,86 @@ func isToken(s string) bool {
 	return s != ""
 }
 
+// The values that never change are shared by all requests: nobody writes to them.
+var (
+	acceptAnswer = []string{"application/json, text/event-stream"}
+	acceptStream = []string{"text/event-stream"}
+	contentJSON  = []string{"application/json"}
+)
+
+// ownHeaders is how many headers a request has beside those of the user and of
+// the protocol layer.
+const ownHeaders = 6
+
 // headers are what one exchange sends beside its session and its credentials.
 func (s *shared) headers(out *transports.Outbound) (http.Header, error) {
-	h := s.base.Clone()
-	if h == nil {
-		h = http.Header{}
-	}
+	h := make(http.Header, len(s.base)+len(out.Header)+ownHeaders)
+	maps.Copy(h, s.base)
 	for name, values := range out.Header {
 		name = http.CanonicalHeaderKey(name)
-		vs := make([]string, len(values))
-		for i, v := range values {
-			if strings.HasPrefix(name, headerParam) {
-				v = encode(v)
-			}
+		if strings.HasPrefix(name, headerParam) {
+			values = encodeAll(values)
+		}
+		for _, v := range values {
 			if err := checkHeader(name, v); err != nil {
 				return nil, err
 			}
-			vs[i] = v
 		}
-		h[name] = vs
+		h[name] = values
 	}
 	modern := isModern(out)
-	delete(h, headerLastID)
+	var err error
 	if out.Op == transports.OpMessage {
-		h["Accept"] = []string{"application/json, text/event-stream"}
-		h["Content-Type"] = []string{"application/json"}
+		err = postHeaders(h, out, modern)
 	} else {
-		if modern {
-			return nil, ErrNoStream
-		}
-		h["Accept"] = []string{"text/event-stream"}
-		delete(h, "Content-Type")
-		if out.LastID != "" {
-			if err := checkHeader(headerLastID, out.LastID); err != nil {
-				return nil, err
-			}
-			h[headerLastID] = []string{out.LastID}
-		}
-	}
-	delete(h, headerMethod)
-	delete(h, headerName)
-	if modern && out.Method != "" {
-		if err := checkHeader(headerMethod, out.Method); err != nil {
-			return nil, err
-		}
-		h[headerMethod] = []string{out.Method}
-		if out.Name != "" && named(out.Method) {
-			h[headerName] = []string{encode(out.Name)}
-		}
+		err = getHeaders(h, out, modern)
 	}
 	if modern || out.Method == methodInitialize {
 		delete(h, headerSession) // a user's own, too
 	}
-	return h, nil
+	return h, err
+}
+
+func encodeAll(values []string) []string {
+	encoded := make([]string, len(values))
+	for i, v := range values {
+		encoded[i] = encode(v)
+	}
+	return encoded
+}
+
+func postHeaders(h http.Header, out *transports.Outbound, modern bool) error {
+	h["Accept"], h["Content-Type"] = acceptAnswer, contentJSON
+	for _, name := range [...]string{headerMethod, headerName, headerLastID} {
+		delete(h, name)
+	}
+	if !modern || out.Method == "" {
+		return nil
+	}
+	if err := checkHeader(headerMethod, out.Method); err != nil {
+		return err
+	}
+	h[headerMethod] = []string{out.Method}
+	if out.Name != "" && named(out.Method) {
+		h[headerName] = []string{encode(out.Name)}
+	}
+	return nil
+}
+
+func getHeaders(h http.Header, out *transports.Outbound, modern bool) error {
+	if modern {
+		return ErrNoStream
+	}
+	h["Accept"] = acceptStream
+	for _, name := range [...]string{"Content-Type", headerMethod, headerName, headerLastID} {
+		delete(h, name)
+	}
+	if out.LastID == "" {
+		return nil
+	}
+	if err := checkHeader(headerLastID, out.LastID); err != nil {
+		return err
+	}
+	h[headerLastID] = []string{out.LastID}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -16,6 +17,12 @@ import (
 // trusted is how much memory an announced length alone gets; a longer body gets
 // more as it comes.
 const trusted = 1 << 20
+
+// bodyBuffer holds most bodies whose length is not announced, so that what is kept
+// of them is as long as they are.
+const bodyBuffer = 128 << 10
+
+var bodies = sync.Pool{New: func() any { return new([bodyBuffer]byte) }}
 
 // readJSON reads a body that is one JSON-RPC response. A body that is cut short,
 // whatever way it was cut, is a break and no bad answer; one that goes on after
@@ -27,11 +34,14 @@ func (x *exchange) readJSON(resp *http.Response) {
 		return
 	}
 	const slack = 64 // room for a read that finds the end
-	size := int64(4 << 10)
+	var frame []byte
 	if length >= 0 {
-		size = min(length, trusted) + slack
+		frame = make([]byte, 0, min(length, trusted)+slack)
+	} else {
+		scratch := bodies.Get().(*[bodyBuffer]byte)
+		defer bodies.Put(scratch)
+		frame = scratch[:0]
 	}
-	frame := make([]byte, 0, size)
 	x.heard = time.Now() // a body that comes at once needs no sign of life
 	for {
 		if len(frame) == cap(frame) {
@@ -75,6 +85,9 @@ func (x *exchange) deliverJSON(frame []byte) bool {
 	if !k.answers() || otherID(id, x.out.ID) {
 		return false
 	}
+	if cap(frame) == bodyBuffer { // it goes back to the pool
+		frame = bytes.Clone(frame)
+	}
 	x.deliver(frame, k)
 	return true
 }
@@ -96,7 +109,7 @@ func (x *exchange) wholeJSON(resp *http.Response, frame []byte) {
 	}
 	x.over(transports.Rejected{
 		Ref: x.out.Ref, Status: resp.StatusCode, Header: resp.Header,
-		Body: frame[:min(len(frame), x.t.s.conf.MaxRefusal)], Session: x.req.session,
+		Body: bytes.Clone(frame[:min(len(frame), x.t.s.conf.MaxRefusal)]), Session: x.req.session,
 		Cause: x.misfit(resp, why),
 	})
 }

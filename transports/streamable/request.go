@@ -3,7 +3,6 @@ package streamable
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -71,47 +70,54 @@ func (r *request) do(ctx context.Context) (resp *http.Response, why error, err e
 	}
 }
 
-// hand tells the exchange which body is under way; nil: what was handed over
+// hand tells the exchange which attempt is under way; nil: what was handed over
 // before has been refused.
-func (r *request) hand(b *body) {
+func (r *request) hand(a *attempt) {
 	if r.x != nil {
-		r.x.hand(b)
+		r.x.hand(a)
 	}
 }
 
-// try makes one HTTP request. A pooled connection that proves dead before
-// anything was read of the body costs another try: net/http leaves that to us,
-// because it can't read the body twice.
+// try makes one HTTP request. A pooled connection that proves dead before it took
+// anything costs another try: net/http leaves that to us, because it can't read
+// the body twice.
 func (r *request) try(ctx context.Context, target *url.URL, cred held) (*http.Response, error) {
 	for {
-		var got, reused bool
-		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-			got, reused = true, info.Reused
-		}})
-		b, req := r.build(target, cred)
-		resp, err := r.t.s.client.Do(req.WithContext(traced))
-		if err == nil {
-			return resp, nil
-		}
-		if u := new(url.Error); errors.As(err, &u) {
-			err = u.Err // the URL may hold secrets
-		}
-		unsent := !got
-		if b != nil {
-			unsent = b.claim()
-		}
+		a, req := r.build(target, cred)
+		resp, err := r.t.s.roundTrip(req.WithContext(httptrace.WithClientTrace(ctx, a.trace())))
 		switch {
-		case !unsent:
+		case err == nil:
+			return resp, nil
+		case !a.unsent():
 			return nil, err
-		case reused && ctx.Err() == nil:
+		case a.reused && ctx.Err() == nil:
 		default:
 			return nil, &noConnection{&ConnectError{Host: target.Host, Err: err}}
 		}
 	}
 }
 
+// roundTrip is what http.Client does beside following redirects, which is not
+// wanted, and the copies that it makes for them.
+func (s *shared) roundTrip(req *http.Request) (*http.Response, error) {
+	if s.jar == nil {
+		return s.round.RoundTrip(req)
+	}
+	req.Header = req.Header.Clone() // another try has cookies of its own
+	for _, c := range s.jar.Cookies(req.URL) {
+		req.AddCookie(c)
+	}
+	resp, err := s.round.RoundTrip(req)
+	if err == nil {
+		if got := resp.Cookies(); len(got) > 0 {
+			s.jar.SetCookies(req.URL, got)
+		}
+	}
+	return resp, err
+}
+
 // build composes one try: credentials and session are those of this moment.
-func (r *request) build(target *url.URL, cred held) (*body, *http.Request) {
+func (r *request) build(target *url.URL, cred held) (*attempt, *http.Request) {
 	if r.tries++; r.tries > 1 {
 		r.header = r.header.Clone() // the last try may still be reading its own
 	}
@@ -123,14 +129,18 @@ func (r *request) build(target *url.URL, cred held) (*body, *http.Request) {
 			r.header[headerSession] = []string{r.session}
 		}
 	}
-	req := &http.Request{Method: r.method, URL: target, Header: r.header, Host: r.header.Get("Host")}
-	if r.frame == nil {
-		return nil, req
+	a := &attempt{frame: r.frame, plain: r.t.s.plain, taken: r.taken}
+	r.hand(a)
+	return a, &http.Request{
+		Method: r.method, URL: target, Header: r.header, Host: r.header.Get("Host"),
+		Body: a.body(), ContentLength: int64(len(r.frame)),
 	}
-	b := &body{frame: r.frame, taken: r.x.dequeue}
-	req.Body, req.ContentLength = b, int64(len(r.frame))
-	r.hand(b)
-	return b, req
+}
+
+func (r *request) taken() {
+	if r.x != nil {
+		r.x.dequeue()
+	}
 }
 
 // redirected is where a response sends a request, if that is in the origin of the

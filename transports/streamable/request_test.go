@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,6 +120,63 @@ func TestTheUsersHeadersGoOutButOursWin(t *testing.T) {
 	}
 	if host != "virtual.test" {
 		t.Errorf("Host is %q", host)
+	}
+}
+
+// Replicas are told apart by a cookie where sessions stick to one (and nothing but
+// the jar of the user's client keeps any).
+func TestCookiesAreThoseOfTheUsersJar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		w := newWire(t, func(w http.ResponseWriter, r *http.Request) {
+			got = append(got, r.Header.Get("Cookie"))
+			http.SetCookie(w, &http.Cookie{Name: "replica", Value: fmt.Sprint(len(got))})
+			if len(got) == 2 {
+				http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect)
+				return
+			}
+			writeJSON(w, answer(readMessage(r).ID))
+		})
+		conf := w.config()
+		conf.Header = http.Header{"Cookie": {"user=x"}}
+		without := live(t, conf.Factory())
+		conf.Client = &http.Client{Transport: w.client.Transport, Jar: jar}
+		with := live(t, conf.Factory())
+		for ref := uint64(1); ref < 4; ref++ {
+			with.send(request(ref, modern, "ping"))
+			synctest.Wait()
+		}
+		without.send(request(4, modern, "ping"))
+		synctest.Wait()
+		if diff := cmp.Diff([]string{
+			"user=x", "user=x; replica=1", "user=x; replica=2", "user=x; replica=3", "user=x",
+		}, got); diff != "" {
+			t.Errorf("cookies (-want +got):\n%s", diff)
+		}
+		with.stop(errTestOver)
+		without.stop(errTestOver)
+		w.Close()
+	})
+}
+
+func TestUserAndPasswordOfTheURLAreBasicAuthorization(t *testing.T) {
+	for _, tc := range []struct {
+		header http.Header
+		want   string
+	}{
+		{nil, "Basic dTpwOnc="},
+		{http.Header{"authorization": {"Bearer x"}}, "Bearer x"},
+	} {
+		got, _ := sentHeaders(t, func(c *streamable.Config) {
+			c.URL, c.Header = "http://u:p%3Aw@server.test/mcp", tc.header
+		}, request(1, modern, "ping"))
+		if auth := got.Get("Authorization"); auth != tc.want {
+			t.Errorf("Authorization is %q, want %q", auth, tc.want)
+		}
 	}
 }
 

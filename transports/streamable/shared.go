@@ -6,26 +6,29 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // shared is what the incarnations of one factory share.
 type shared struct {
-	conf   Config // with defaults
-	url    *url.URL
-	err    error       // what is wrong with the configuration
-	base   http.Header // static headers, in canonical spelling
-	client *http.Client
-	auth   *authority // nil without an Authorizer
+	conf  Config // with defaults
+	url   *url.URL
+	err   error       // what is wrong with the configuration
+	base  http.Header // static headers, in canonical spelling
+	round http.RoundTripper
+	jar   http.CookieJar // nil: cookies are not kept
+	auth  *authority     // nil without an Authorizer
 
 	turn sync.Mutex // one begin or end at a time
 	live int        // incarnations between the two
 
-	own  *http.Transport // nil if the client is the user's
-	mu   sync.Mutex
-	open map[net.Conn]struct{} // connections of own; nil: none may be made
-	ctx  context.Context       // of its dials
-	stop context.CancelFunc
+	own   *http.Transport // nil if the client is the user's
+	plain bool            // own, and without TLS to the server
+	mu    sync.Mutex
+	open  map[net.Conn]struct{} // connections of own; nil: none may be made
+	ctx   context.Context       // of its dials
+	stop  context.CancelFunc
 }
 
 func newShared(c Config) *shared {
@@ -46,13 +49,20 @@ func newShared(c Config) *shared {
 	if c.Authorizer != nil {
 		s.auth = &authority{from: c.Authorizer}
 	}
-	s.client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	if c.Client != nil {
-		s.client.Transport, s.client.Jar = c.Client.Transport, c.Client.Jar
+	if u := s.url.User; u != nil && s.base.Get("Authorization") == "" {
+		password, _ := u.Password()
+		basic := http.Request{Header: s.base}
+		basic.SetBasicAuth(u.Username(), password)
+	}
+	if c.Client == nil {
+		s.own, s.plain = s.newTransport(), s.url.Scheme == "http"
+		s.round = s.own
 		return s
 	}
-	s.own = s.newTransport()
-	s.client.Transport = s.own
+	s.jar = c.Client.Jar
+	if s.round = c.Client.Transport; s.round == nil {
+		s.round = http.DefaultTransport
+	}
 	return s
 }
 
@@ -80,6 +90,8 @@ const (
 	pingWait  = 15 * time.Second
 	// maxHeader bounds a response's headers; net/http would take 10 MiB.
 	maxHeader = 1 << 20
+	// writeBuffer lets a message of 64 KiB go out in one write, headers included.
+	writeBuffer = 68 << 10
 )
 
 func (s *shared) newTransport() *http.Transport {
@@ -93,6 +105,7 @@ func (s *shared) newTransport() *http.Transport {
 		MaxIdleConnsPerHost:    s.conf.IdleConns,
 		IdleConnTimeout:        idleWait,
 		MaxResponseHeaderBytes: maxHeader,
+		WriteBufferSize:        writeBuffer,
 		ForceAttemptHTTP2:      true, // a dialer of ours would switch it off
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
 	}
@@ -117,7 +130,7 @@ func (s *shared) dial(ctx context.Context, d *net.Dialer, network, addr string) 
 		c.Close()
 		return nil, context.Cause(all)
 	}
-	t := &conn{c, s}
+	t := &conn{Conn: c, s: s}
 	s.open[t] = struct{}{}
 	return t, nil
 }
@@ -125,7 +138,14 @@ func (s *shared) dial(ctx context.Context, d *net.Dialer, network, addr string) 
 // conn is a connection of the factory's own client.
 type conn struct {
 	net.Conn
-	s *shared
+	s       *shared
+	written atomic.Int64
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n))
+	return n, err
 }
 
 func (c *conn) Close() error {
