@@ -386,3 +386,15 @@ func asks(ctx context.Context, c *client.Client, n int, method string) func() []
 
 // same is n times the same line.
 func same(n int, line string) []string { return slices.Repeat([]string{line}, n) }
+
+// find is the newest exchange of a method.
+func (w *web) find(method string) *exchange {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, x := range slices.Backward(w.seen) {
+		if x.Method == method {
+			return x
+		}
+	}
+	return nil
+}

@@ -208,7 +208,9 @@ func (e *Engine) headerMismatch(inc *incarnation, c *call, ev transports.Rejecte
 	if !ok || reply.Err.Code != codeHeaderMismatch {
 		return false
 	}
-	c.relisted = true
+	e.calls.mu.Lock()
+	c.relisted, c.unsent = true, true // a refusal for its headers: it did not run
+	e.calls.mu.Unlock()
 	e.relist(inc, c, ev, "")
 	return true
 }
@@ -246,7 +248,6 @@ func (e *Engine) relisted(ev evRelisted) {
 		e.refuse(c, ev.ev)
 		return
 	}
-	c.unsent = true // a refusal for its headers: it did not run
 	e.again(c, nil, policy.ResendNewID, &Failure{Kind: KindNotServing, Cause: errHeldFull})
 }
 
