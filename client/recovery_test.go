@@ -159,6 +159,37 @@ func TestB084_AfterARecoveryTheCatalogueIsTheNewServers(t *testing.T) {
 	})
 }
 
+func TestOnReconnect_CountsWhatWasSentAgainAndOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := swallowing("resources/read", 1)
+		cfg := client.Config{RetryLost: true, WaitForReady: true}
+		again := reconnects(&cfg)
+		c := connect(t, p, cfg)
+		read := client.Request{Method: "resources/read", Params: mine}
+		said := []<-chan string{
+			start(func() string { return generation(t.Context(), c, read) }),
+			start(func() string { return generation(t.Context(), c, read) }),
+			start(func() string { return generation(t.Context(), c, client.Request{Method: "vendor/do", Params: mine}) }),
+		}
+		listen(t, c, client.Filter{Tools: true}, &diary{})
+		listen(t, c, client.Filter{Prompts: true}, &diary{})
+		listen(t, c, client.Filter{Prompts: true}, &diary{}).Close()
+		p.kill()
+		synctest.Wait()
+		said = append(said, start(func() string { return generation(t.Context(), c, read) })) // was never sent
+		for _, s := range said {
+			<-s
+		}
+		synctest.Wait()
+		want := []client.Reconnect{{
+			Generation: 2, Cause: errKilled, Downtime: defaultDelay, Retried: 2, Reopened: 2, Changed: []string{"serverInfo"},
+		}}
+		if diff := cmp.Diff(want, *again, sameError); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // eraChange is a peer of one era whose incarnations from 2 on are of the other and
 // know nothing else: they meet the wrong opening as wrong says.
 func eraChange(toLegacy bool, wrong func(l *life, m message) error) *peer {

@@ -482,6 +482,40 @@ func TestS36_AReplacementThatDiesBeforeItTookARequestKeepsIt(t *testing.T) {
 	}
 }
 
+// What is retained counts among what waits, and beyond the bound a lost request is
+// refused as one that the server may have run.
+func TestS36_WhatIsRetainedIsBounded(t *testing.T) {
+	for _, cfg := range []client.Config{{MaxHeld: 2}, {MaxHeldBytes: 900}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := swallowing("resources/read", 1)
+			cfg.RetryLost, cfg.WaitForReady = true, true
+			c := connect(t, p, cfg)
+			params, err := json.Marshal(map[string]any{"mine": 1, "pad": strings.Repeat("x", 100)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said []<-chan string
+			for range 3 {
+				said = append(said, start(func() string {
+					return generation(t.Context(), c, client.Request{Method: "resources/read", Params: json.RawMessage(params)})
+				}))
+				synctest.Wait()
+			}
+			p.kill()
+			synctest.Wait()
+			if got := generation(t.Context(), c, client.Request{Method: "tools/call", Params: json.RawMessage(params)}); got != "not executed: nobody serves" {
+				t.Errorf("one more that would wait: %s", got)
+			}
+			want := []string{"answered by 2", "answered by 2", "outcome unknown: nobody serves"}
+			for i, s := range said {
+				if got := <-s; got != want[i] {
+					t.Errorf("read %d: %s, want %s", i+1, got, want[i])
+				}
+			}
+		})
+	}
+}
+
 func TestS37_ARequestFirstMadeWhileNobodyServesIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := swallowing("resources/read", 0)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/respawn-mcp/respawn/client"
+	"github.com/respawn-mcp/respawn/policy"
 )
 
 // everything asks for all that there is, of two resources.
@@ -345,6 +346,60 @@ func TestS43_AStreamThatItsCallerClosedIsNotRestored(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// In the legacy era a server knows one subscription to a resource, whoever wants it.
+func TestS43_AResourceIsGivenUpWithTheLastWhoWantsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{legacy: true}
+		c := connect(t, p, client.Config{})
+		one := listen(t, c, client.Filter{URIs: []string{"a", "b"}}, &diary{})
+		two := listen(t, c, client.Filter{URIs: []string{"b", "c"}}, &diary{})
+		subscribe(t, c, "subscribe", "c") // its owner's own
+		one.Close()
+		synctest.Wait()
+		two.Close()
+		synctest.Wait()
+		want := []string{
+			"initialize", "notifications/initialized",
+			`resources/subscribe {"uri":"a"}`, `resources/subscribe {"uri":"b"}`,
+			`resources/subscribe {"uri":"c"}`, `resources/subscribe {"uri":"c"}`,
+			`resources/unsubscribe {"uri":"a"}`, `resources/unsubscribe {"uri":"b"}`,
+		}
+		if diff := cmp.Diff(want, since(p, 1)[1:]); diff != "" {
+			t.Error(diff)
+		}
+		p.kill()
+		pass(defaultDelay)
+		if diff := cmp.Diff([]string{"initialize", "notifications/initialized", `resources/subscribe {"uri":"c"}`}, since(p, 2)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A budget that starts a server only when somebody needs it.
+func TestS42_AStreamIsSomebodyWhoNeedsAServer(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p, d := &peer{}, &diary{}
+			c := connect(t, p, client.Config{Budget: policy.Unlimited(), WaitForReady: true})
+			if first {
+				listen(t, c, client.Filter{Tools: true}, d)
+			}
+			p.kill()
+			pass(time.Minute)
+			if got := p.spawned(); (got == 2) != first {
+				t.Errorf("after a minute %d servers were started", got)
+			}
+			if !first {
+				listen(t, c, client.Filter{Tools: true}, d)
+			}
+			listens := p.got("subscriptions/listen")
+			if len(listens) == 0 || listens[len(listens)-1].Gen != 2 {
+				t.Fatalf("it was asked for by %v", listens)
+			}
+		})
 	}
 }
 

@@ -137,7 +137,7 @@ func (e *Engine) register(s *Stream, wait bool) (*Stream, *Failure) {
 	select {
 	case <-handed:
 	case <-e.done: // it was posted too late to be read
-		return nil, &Failure{Kind: KindClosed, Method: methodListen, Outcome: NotExecuted, Cause: ErrClosed}
+		return nil, e.admitStream(s, wait)
 	}
 	return s, nil
 }
