@@ -107,13 +107,13 @@ func (d *reader) line(line []byte) (message bool) {
 		d.emit(d.skip.noise(1))
 		return false
 	}
-	if bytes.HasPrefix(line, bom) {
-		d.emit(transports.Noise{Bytes: len(bom), Sample: "byte order mark"})
-		line = line[len(bom):]
-	}
 	if kindOf(line) != isMessage {
 		d.emit(transports.Noise{Bytes: len(line) + 1, Sample: sample(line)})
 		return false
+	}
+	if bytes.HasPrefix(line, bom) {
+		d.emit(transports.Noise{Bytes: len(bom), Sample: "byte order mark"})
+		line = line[len(bom):]
 	}
 	d.emit(transports.Message{Frame: d.own(bytes.TrimSpace(line))})
 	return true
@@ -139,7 +139,7 @@ func (d *reader) last() {
 	d.start = d.end
 	switch {
 	case len(rest) == 0 && d.skip.bytes == 0:
-	case d.skip.bytes == 0 && kindOf(rest) == isMessage && len(rest) <= d.max && json.Valid(rest):
+	case d.skip.bytes == 0 && kindOf(rest) == isMessage && len(rest) <= d.max && json.Valid(bytes.TrimPrefix(rest, bom)):
 		d.line(rest)
 	default:
 		d.skip.add(rest)

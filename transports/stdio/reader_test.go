@@ -54,6 +54,7 @@ func TestReaderTellsMessagesFromNoise(t *testing.T) {
 		{"an object that is no JSON-RPC is for the engine to judge", `{"level":"info"}` + "\n", []transports.Event{message(`{"level":"info"}`)}},
 		{"a broken object too", "{oops\n", []transports.Event{message("{oops")}},
 		{"no newline at the end, and whole", answer, []transports.Event{message(answer)}},
+		{"such a message after a byte order mark", "\ufeff" + answer, []transports.Event{noise(3, "byte order mark"), message(answer)}},
 		{"half a line at the end", answer[:20], []transports.Event{noise(20, answer[:20])}},
 		{"noise without a newline at the end", "bye", []transports.Event{noise(3, "bye")}},
 		{"line separators of Unicode do not split", "{\"a\":\"x\u2028y\u2029z\u0085\"}\n", []transports.Event{message("{\"a\":\"x\u2028y\u2029z\u0085\"}")}},
