@@ -2,8 +2,10 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/respawn-mcp/respawn/client"
 	"github.com/respawn-mcp/respawn/policy"
@@ -113,6 +115,58 @@ func TestS30_ASendMayOutlastThePeer(t *testing.T) {
 				close(letGo)
 				if got := <-said; got != tt.want {
 					t.Errorf("%s, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// refusing is a transport that takes no message of a method.
+type refusing struct {
+	transports.Transport
+	method string
+	with   error
+}
+
+func (t refusing) Send(out transports.Outbound) error {
+	if out.Method == t.method {
+		return t.with
+	}
+	return t.Transport.Send(out)
+}
+
+func TestS31_ASendThatFailsFreesItsSlotAndHarmsNoOther(t *testing.T) {
+	tooOdd := errors.New("too odd")
+	for _, tt := range []struct {
+		name string
+		with error
+		wait bool
+		want string
+	}{
+		{"the queue is full", transports.ErrFull, false, "not executed: transports: too much is queued"},
+		{"the queue is full, and it may wait", transports.ErrFull, true, "not executed: transports: too much is queued"},
+		{"it can't be sent as it is", tooOdd, false, "neither lost nor answered: client: tools/call: too odd"},
+		{"its end is known", transports.ErrGone, false, "not executed: nobody serves"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := swallowing("resources/read", 1)
+				f := p.factory()
+				inner := f.New
+				f.New = func() transports.Transport { return refusing{inner(), "tools/call", tt.with} }
+				c := connectTo(t, f, client.Config{WaitForReady: tt.wait})
+				other := start(func() string { return words(c.Call(t.Context(), "resources/read", nil, nil)) })
+				synctest.Wait()
+				if got := tool(t.Context(), c); got != tt.want {
+					t.Errorf("%s, want %s", got, tt.want)
+				}
+				p.last().result(p.got("resources/read")[0], `{}`)
+				if got := <-other; got != "ok" {
+					t.Errorf("the other call: %s", got)
+				}
+				began := time.Now()
+				if err := c.Close(t.Context()); err != nil || !time.Now().Equal(began) {
+					t.Errorf("Close waited %s for a call that was never sent: %v", time.Since(began), err)
 				}
 			})
 		})
