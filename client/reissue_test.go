@@ -514,7 +514,10 @@ func TestM11_AHeaderMismatchListsTheToolsAndSendsAgainOnce(t *testing.T) {
 		x.result(`{}`)
 	})
 	call := func(ctx context.Context, c *client.Client) string {
-		return fateOf(c.Call(ctx, "tools/call", json.RawMessage(`{"name":"x","arguments":{"region":"us-west1"}}`), nil))
+		_, err := c.Do(ctx, client.Request{
+			Method: "tools/call", Params: json.RawMessage(`{"name":"x","arguments":{"region":"us-west1"}}`), RequestTimeout: time.Minute,
+		})
+		return fateOf(err)
 	}
 	bubble(t, "healed by a listing", func(t *testing.T) {
 		w := &web{on: anyOf(mismatch, listing(mirrored(wants)))}

@@ -248,7 +248,7 @@ func (w *web) count(method string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, x := range w.seen {
-		if x.Method == method || method == "GET" && x.Op != transports.OpMessage {
+		if x.Method == method && x.Op == transports.OpMessage || method == "GET" && x.Op != transports.OpMessage {
 			n++
 		}
 	}

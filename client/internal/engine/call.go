@@ -63,16 +63,15 @@ const (
 // table's mutex; reply and fail are read only after done is closed.
 type call struct {
 	Request
-	serial  uint64       // order of creation
-	id      string       // the wire id's JSON text; of a notification, never on the wire
-	version string       // the protocol version of its header, where it is not its incarnation's
-	name    string       // params.name or params.uri, where the method has one
-	token   string       // its progress token; "" for none
-	opened  *incarnation // whose opening exchange it belongs to; nil: none
-	stream  *Stream      // whose request it is; nil: none
-	probe   bool         // a liveness probe, which is no work of the peer's owner
-	then    any          // posted to the inbox when it is over; nil: nothing
-	done    chan struct{}
+	serial uint64       // order of creation
+	id     string       // the wire id's JSON text; of a notification, never on the wire
+	name   string       // params.name or params.uri, where the method has one
+	token  string       // its progress token; "" for none
+	opened *incarnation // whose opening exchange it belongs to; nil: none
+	stream *Stream      // whose request it is; nil: none
+	probe  bool         // a liveness probe, which is no work of the peer's owner
+	then   any          // posted to the inbox when it is over; nil: nothing
+	done   chan struct{}
 
 	streamGen uint64 // legacy: the opening of the stream it was made for
 	acked     bool   // a stream's: it was acknowledged; the stream's mutex guards it
