@@ -37,6 +37,38 @@ var drillChecks = []string{
 	"nothing is left running",
 }
 
+// modernWebChecks and legacyWebChecks are what must be proved of the servers
+// behind HTTP.
+var modernWebChecks = []string{
+	"it serves in its era",
+	"a read whose stream is cut is sent again",
+	"and once only",
+	"a read-only tool whose stream is cut is called again",
+	"any other tool is not",
+	"a cut subscription comes back",
+	"no event was illegal",
+	"nothing is left running",
+}
+
+var legacyWebChecks = []string{
+	"it serves in its era",
+	"a stream that always ends is not opened too often",
+	"20 calls refused at once make one new session",
+	"all of them are answered",
+	"and each ran once",
+	"its tools are the same afterwards",
+	"the session is deleted at the end",
+	"no event was illegal",
+	"nothing is left running",
+}
+
+// everything is what the whole drill proves.
+func everything() []proof {
+	return slices.Concat(
+		allHeld("modern", drillChecks), allHeld("legacy", drillChecks),
+		allHeld("modern-http", modernWebChecks), allHeld("legacy-http", legacyWebChecks))
+}
+
 // commandChecks are what that of a given command must.
 var commandChecks = []string{
 	"it serves",
@@ -91,11 +123,10 @@ func TestTheDrillProvesEverythingInBothEras(t *testing.T) {
 	if got.code != exitOK || got.err != "" {
 		t.Fatalf("exit %d, %q on stderr:\n%s", got.code, got.err, got.out)
 	}
-	want := slices.Concat(allHeld("modern", drillChecks), allHeld("legacy", drillChecks))
-	if diff := cmp.Diff(want, table(got.out)); diff != "" {
+	if diff := cmp.Diff(everything(), table(got.out)); diff != "" {
 		t.Errorf("the table (-want +got):\n%s", diff)
 	}
-	if !strings.Contains(got.out, "\n28 of 28 held, in ") {
+	if !strings.Contains(got.out, "\n45 of 45 held, in ") {
 		t.Errorf("the last line does not count:\n%s", got.out)
 	}
 	if strings.Contains(got.out, "\x1b") {
@@ -111,13 +142,13 @@ func TestTheDrillShowsEachTransitionWithItsTime(t *testing.T) {
 			seen[m[1]+" → "+m[2]]++
 		}
 	}
-	want := map[string]int{ // of two eras
-		"starting → serving":               14, // 1 and 5 replacements, and the one of the crash loop
-		"serving → dead-awaiting-respawn":  12, // 5, and 1
-		"dead-awaiting-respawn → starting": 16, // 5, and 3
+	want := map[string]int{ // of two eras; + behind HTTP
+		"starting → serving":               14 + 3, // 1 and 5 replacements, and the one of the crash loop; 1, and 1 and a replacement
+		"serving → dead-awaiting-respawn":  12 + 1, // 5, and 1; a forgotten session
+		"dead-awaiting-respawn → starting": 16 + 1, // 5, and 3
 		"starting → dead-awaiting-respawn": 4,
 		"starting → exhausted":             2,
-		"serving → closed":                 2,
+		"serving → closed":                 2 + 2,
 		"exhausted → closed":               2,
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
@@ -157,8 +188,7 @@ func TestTheDrillInJSONIsOneObjectALine(t *testing.T) {
 	if last.Event != "summary" || last.Held == nil || !*last.Held {
 		t.Errorf("the last event is %+v, want a summary that held", last)
 	}
-	want := slices.Concat(allHeld("modern", drillChecks), allHeld("legacy", drillChecks))
-	if diff := cmp.Diff(want, last.Checks); diff != "" {
+	if diff := cmp.Diff(everything(), last.Checks); diff != "" {
 		t.Errorf("the summary (-want +got):\n%s", diff)
 	}
 	state, outcomes := "starting", map[string]int{}
@@ -177,7 +207,7 @@ func TestTheDrillInJSONIsOneObjectALine(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(map[string]int{"not executed": 4, "outcome unknown": 4}, outcomes); diff != "" {
+	if diff := cmp.Diff(map[string]int{"not executed": 4, "outcome unknown": 6}, outcomes); diff != "" {
 		t.Errorf("outcomes of the lost calls (-want +got):\n%s", diff)
 	}
 }
@@ -358,7 +388,7 @@ func TestADrillThatIsInterruptedLeavesNothing(t *testing.T) {
 }
 
 // The README shows a real drill, shortened: its lines are those of one but for the
-// numbers, and the table of one era is whole.
+// numbers, and the tables are whole but for one, which says the same as the first.
 func TestTheREADMEShowsARealDrill(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -370,7 +400,8 @@ func TestTheREADMEShowsARealDrill(t *testing.T) {
 		t.Fatal("the README has no block that begins with the drill's command")
 	}
 	whole := wholeDrill(t).out
-	if diff := cmp.Diff(allHeld("modern", drillChecks), table(excerpt)); diff != "" {
+	want := slices.Concat(allHeld("modern", drillChecks), allHeld("modern-http", modernWebChecks), allHeld("legacy-http", legacyWebChecks))
+	if diff := cmp.Diff(want, table(excerpt)); diff != "" {
 		t.Errorf("the table in the README (-want +README):\n%s", diff)
 	}
 	number, blanks := regexp.MustCompile(`[+-]?\d+(\.\d+)?`), regexp.MustCompile(` +`)
@@ -390,7 +421,7 @@ func TestTheREADMEShowsARealDrill(t *testing.T) {
 			t.Errorf("no drill says %q", line)
 		}
 	}
-	if events < len(drillChecks)+10 {
+	if events < len(want)+10 {
 		t.Errorf("the README shows %d lines of a drill", events)
 	}
 }

@@ -35,17 +35,26 @@ var builtinChecks = []string{
 	checkLost, checkCrash, checkRead, checkLoop, checkAfter, checkLegal, checkLeft,
 }
 
-// builtin drills the built-in server in both eras.
+// builtin drills the built-in servers in both eras, on a pipe and behind HTTP.
 func (d *drill) builtin(ctx context.Context) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	for _, era := range []string{"modern", "legacy"} {
-		if d.only != "" && era != d.only {
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"modern", func(ctx context.Context) error { return d.era(ctx, exe, "modern") }},
+		{"legacy", func(ctx context.Context) error { return d.era(ctx, exe, "legacy") }},
+		{"modern-http", d.modernWeb},
+		{"legacy-http", d.legacyWeb},
+	} {
+		if d.only != "" && part.name != d.only {
 			continue
 		}
-		if err := d.era(ctx, exe, era); err != nil {
+		d.begin(part.name)
+		if err := part.run(ctx); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -56,7 +65,6 @@ func (d *drill) builtin(ctx context.Context) error {
 }
 
 func (d *drill) era(ctx context.Context, exe, era string) error {
-	d.begin(era)
 	d.expect(builtinChecks...)
 	before := look()
 	dir, err := os.MkdirTemp("", "respawn-drill-")
@@ -68,7 +76,7 @@ func (d *drill) era(ctx context.Context, exe, era string) error {
 	d.run(ctx, b.lives)
 	d.run(ctx, b.loop)
 	d.prove(checkLegal, b.illegal == 0 && b.lived > 0, "%d, in %d lives", b.illegal, b.lived)
-	d.left(before)
+	d.left(before, 0)
 	return nil
 }
 
@@ -156,7 +164,7 @@ func (b *builtin) opens(ctx context.Context, s *subject) error {
 // count makes a call of the tool that answers at once.
 func (b *builtin) count(ctx context.Context, s *subject, key string) error {
 	result, err := s.CallTool(ctx, call(toolCount, key))
-	b.told(toolCount, result, err)
+	b.d.told(toolCount, result, err)
 	return err
 }
 
@@ -165,9 +173,9 @@ func call(tool, key string) *mcp.CallToolParams {
 }
 
 // told prints how a request ended.
-func (b *builtin) told(what string, result *mcp.CallToolResult, err error) {
+func (d *drill) told(what string, result *mcp.CallToolResult, err error) {
 	if err != nil {
-		b.d.say("lost", fmt.Sprintf("%s: %v", what, err),
+		d.say("lost", fmt.Sprintf("%s: %v", what, err),
 			field{"request", what}, field{"outcome", client.OutcomeOf(err).String()}, field{"error", err.Error()})
 		return
 	}
@@ -177,7 +185,7 @@ func (b *builtin) told(what string, result *mcp.CallToolResult, err error) {
 			answer = t.Text
 		}
 	}
-	b.d.say("answer", what+": "+answer, field{"request", what}, field{"answer", answer})
+	d.say("answer", what+": "+answer, field{"request", what}, field{"answer", answer})
 }
 
 // ran counts the executions of a call, and names the process of the last one.

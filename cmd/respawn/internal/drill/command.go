@@ -48,7 +48,7 @@ func (d *drill) command(ctx context.Context) error {
 	lived := len(s.pids)
 	s.mu.Unlock()
 	d.prove(checkLegal, illegal == 0, "%d, in %s", illegal, plural(lived, "life", "lives"))
-	d.left(before)
+	d.left(before, 0)
 	return nil
 }
 

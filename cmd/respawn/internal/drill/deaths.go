@@ -93,13 +93,13 @@ func (b *builtin) whileNobodyServes(ctx context.Context, s *subject) error {
 		return err
 	}
 	_, refusal := s.CallTool(ctx, call(toolCount, "refused"))
-	b.told(toolCount, nil, refusal)
+	b.d.told(toolCount, nil, refusal)
 
 	waited, err := b.wait(ctx, s)
 	if err != nil {
 		return err
 	}
-	b.told(toolCount, waited.result, waited.err)
+	b.d.told(toolCount, waited.result, waited.err)
 	if _, err := k.serves(ctx); err != nil {
 		return err
 	}

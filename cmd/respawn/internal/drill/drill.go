@@ -1,6 +1,7 @@
-// Package drill kills MCP servers and shows what becomes of their clients. It
-// believes nobody: what ran is read from a file that the server writes, and who
-// is left is looked up among the processes of the system.
+// Package drill kills MCP servers, lets them forget their sessions and cuts their
+// streams, and shows what becomes of their clients. It believes nobody: what ran
+// is read from the record of the server, and who is left is looked up among the
+// processes of the system.
 package drill
 
 import (
@@ -21,13 +22,13 @@ const DefaultTimeout = time.Minute
 
 // Options say what to drill and how to tell of it.
 type Options struct {
-	Command []string      // the server; empty: the built-in one, in both eras
+	Command []string      // the server; empty: the built-in ones, in both eras
 	Timeout time.Duration // of each step: a start, a request, a recovery; 0: DefaultTimeout
 	Out     io.Writer     // what happens, and the table
 	JSON    bool          // one object a line instead
 	Color   bool
 
-	fault, only string // of the built-in server, for tests: what is wrong with it, and the one era to drill
+	fault, only string // of the built-in server, for tests: what is wrong with it, and the one part to drill
 }
 
 type drill struct {
@@ -107,8 +108,9 @@ const checkLeft = "nothing is left running"
 const settle = 2 * time.Second
 
 // left compares the world with what it was, and looks for marked processes and
-// for the groups of the part's servers.
-func (d *drill) left(before world) {
+// for the groups of the part's servers, beside which there were as many that are
+// no processes.
+func (d *drill) left(before world, others int) {
 	d.pidsMu.Lock()
 	pids := d.pids
 	d.pids = nil
@@ -125,7 +127,7 @@ func (d *drill) left(before world) {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		measured := fmt.Sprintf("%d processes of %s, %+d goroutines", len(processes), plural(len(pids), "server", "servers"), now.goroutines-before.goroutines)
+		measured := fmt.Sprintf("%d processes of %s, %+d goroutines", len(processes), plural(len(pids)+others, "server", "servers"), now.goroutines-before.goroutines)
 		if now.filesKnown {
 			measured += fmt.Sprintf(", %+d descriptors", now.files-before.files)
 		}
@@ -135,7 +137,7 @@ func (d *drill) left(before world) {
 		if len(processes) > 0 {
 			measured += fmt.Sprintf("; still there: %v", processes)
 		}
-		d.prove(checkLeft, clean && len(pids) > 0, "%s", measured)
+		d.prove(checkLeft, clean && len(pids)+others > 0, "%s", measured)
 		return
 	}
 }

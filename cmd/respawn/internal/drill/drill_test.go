@@ -69,10 +69,22 @@ func TestEachFaultOfAServerIsSeen(t *testing.T) {
 			checkSubscribed, checkRefused, checkWaited, checkLost, checkCrash, checkRead,
 		}},
 		{fault: faultObstinate, era: "modern", timeout: vain, unreached: []string{checkLoop, checkAfter}},
+		{fault: faultTwice, era: "modern-http", failed: []string{checkOpens, checkAnnotated, checkUnannotated}},
+		{fault: faultSteady, era: "modern-http", failed: []string{checkReadCut, checkReadOnce, checkAnnotated, checkUnannotated}},
+		{fault: faultBoastful, era: "modern-http", failed: []string{checkUnannotated}},
+		{fault: faultModest, era: "modern-http", failed: []string{checkAnnotated}},
+		{fault: faultMute, era: "modern-http", timeout: vain, unreached: []string{checkListenCut}},
+		{fault: faultTwice, era: "legacy-http", failed: []string{checkOpens, checkRanOnce}},
+		{fault: faultSteady, era: "legacy-http", failed: []string{checkOneOpen}},
+		{fault: faultStreamless, era: "legacy-http", failed: []string{checkCalm}},
+		{fault: faultForgetful, era: "legacy-http", timeout: vain, failed: []string{checkOneOpen, checkAnswered, checkRanOnce, checkDeleted}, unreached: []string{checkSameTools}},
 	} {
 		t.Run(tc.fault+" "+tc.era, func(t *testing.T) {
 			want := map[string]string{}
-			for _, name := range builtinChecks {
+			for _, name := range map[string][]string{
+				"modern": builtinChecks, "legacy": builtinChecks,
+				"modern-http": modernWebChecks, "legacy-http": legacyWebChecks,
+			}[tc.era] {
 				want[name] = resultHeld
 			}
 			for _, name := range tc.failed {

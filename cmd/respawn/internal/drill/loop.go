@@ -70,7 +70,7 @@ func (b *builtin) exhaust(ctx context.Context, s *subject) error {
 	at := time.Now()
 	_, lost := s.CallTool(ctx, call(toolCount, "too late"))
 	took = time.Since(at)
-	b.told(toolCount, nil, lost)
+	b.d.told(toolCount, nil, lost)
 	n, _, err := b.ran("too late")
 	b.d.prove(checkAfter, err == nil && errors.As(lost, &exhausted) && client.OutcomeOf(lost) == client.NotExecuted && n == 0 && took < atOnce,
 		"%s, %s, after %s", client.OutcomeOf(lost), ranTimes(n), millis(took))

@@ -44,7 +44,7 @@ func (b *builtin) inTheMiddle(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	b.told(toolSlow, nil, k.err)
+	b.d.told(toolSlow, nil, k.err)
 	exit, n, err := b.afterwards(ctx, s, k.recovery, k.err, "lost")
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (b *builtin) inTheMiddle(ctx context.Context, s *subject) error {
 func (b *builtin) crash(ctx context.Context, s *subject) error {
 	k := s.beforeDeath()
 	_, lost := s.CallTool(ctx, call(toolCrash, "crash"))
-	b.told(toolCrash, nil, lost)
+	b.d.told(toolCrash, nil, lost)
 	exit, n, err := b.afterwards(ctx, s, k, lost, "crash")
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (b *builtin) read(ctx context.Context, s *subject) error {
 		return err
 	}
 	if k.err != nil {
-		b.told("resources/read", nil, k.err)
+		b.d.told("resources/read", nil, k.err)
 		return nil // and the check stays unreached
 	}
 	result := &mcp.ReadResourceResult{}

@@ -55,6 +55,13 @@ const (
 	faultMute      = "mute"      // announces no change
 	faultObstinate = "obstinate" // does not exit when told to
 	faultToolless  = "toolless"  // no fault: it has no tools
+
+	// Of one behind HTTP.
+	faultSteady     = "steady"     // neither forgets its sessions nor cuts a response
+	faultForgetful  = "forgetful"  // forgets each session that follows a forgotten one
+	faultStreamless = "streamless" // has no standalone stream
+	faultBoastful   = "boastful"   // says of each tool that it only reads
+	faultModest     = "modest"     // says it of none
 )
 
 // server is a small MCP server on stdin and stdout, of one era, made to be killed.

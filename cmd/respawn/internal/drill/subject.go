@@ -11,6 +11,7 @@ import (
 
 	"github.com/respawn-mcp/respawn/client"
 	"github.com/respawn-mcp/respawn/fsm"
+	"github.com/respawn-mcp/respawn/transports"
 	"github.com/respawn-mcp/respawn/transports/stdio"
 )
 
@@ -34,11 +35,21 @@ func (d *drill) connect(ctx context.Context, server stdio.Config, cfg client.Con
 	s := &subject{d: d, more: make(chan struct{})}
 	server.Env = append(server.Env, d.mark)
 	server.OnStart = s.started
+	return s.open(ctx, server.Factory(), cfg)
+}
+
+// attach connects to a server that runs already.
+func (d *drill) attach(ctx context.Context, server transports.Factory, cfg client.Config) (*subject, error) {
+	return (&subject{d: d, more: make(chan struct{})}).open(ctx, server, cfg)
+}
+
+func (s *subject) open(ctx context.Context, server transports.Factory, cfg client.Config) (*subject, error) {
+	d := s.d
 	cfg.StartTimeout, cfg.RequestTimeout = d.Timeout, d.Timeout
 	cfg.OnTransition, cfg.OnEnd, cfg.OnReconnect = s.moved, s.ended, s.back
 	cfg.Logger = slog.New(slog.DiscardHandler) // it would tell the same in other words
 	var err error
-	if s.Client, err = client.Connect(ctx, server.Factory(), &cfg); err != nil {
+	if s.Client, err = client.Connect(ctx, server, &cfg); err != nil {
 		return nil, err
 	}
 	err = s.await(ctx, "the news that it serves", func() bool { return len(s.states) > 0 && s.last() == fsm.Serving })
