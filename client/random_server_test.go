@@ -271,8 +271,11 @@ func (l *mortalLife) state(msg message, f fate) error {
 		l.m.mu.Lock()
 		l.open = append(l.open, msg)
 		l.m.mu.Unlock()
-		if f == reports { // a graceful end
+		switch f { // the two graceful ends
+		case reports:
 			l.result(msg, `{}`)
+		case answersTwice:
+			l.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, msg.ID)
 		}
 	} else {
 		l.m.mu.Lock()

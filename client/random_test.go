@@ -114,7 +114,7 @@ type walker struct {
 	faults  []string
 	open    int // calls that are not over
 	calls   int
-	streams []*walkStream
+	streams walkStreams
 	state   fsm.State
 	ended   map[uint64]bool
 	last    uint64 // generation that reconnected
@@ -126,6 +126,27 @@ type walkStream struct {
 	mu   sync.Mutex
 	seen int  // newest notification
 	over bool // Wait has returned
+}
+
+// walkStreams are all that were opened, in their order.
+type walkStreams struct {
+	mu  sync.Mutex
+	all []*walkStream
+}
+
+func (s *walkStreams) add(st *walkStream, sub *client.Subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.s = sub
+	s.all = append(s.all, st)
+}
+
+func (s *walkStreams) close(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i < len(s.all) {
+		s.all[i].s.Close()
+	}
 }
 
 func newWalker(w walk) *walker {
@@ -219,9 +240,7 @@ func (w *walker) step(n int, p pace) {
 	case "listen":
 		w.listen(p)
 	case "unlisten":
-		if p.Which < len(w.streams) {
-			w.streams[p.Which].s.Close()
-		}
+		w.streams.close(p.Which)
 	case "announce":
 		w.m.announce()
 	case "close":
@@ -304,6 +323,10 @@ func (w *walker) listen(p pace) {
 		w.m.mu.Lock()
 		by := w.m.sentBy[params.Seq]
 		w.m.mu.Unlock()
+		if params.Seq%5 == 0 { // callbacks may do anything
+			_ = w.c.Ping(context.Background())
+			w.streams.close(params.Seq / 5)
+		}
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		if params.Seq <= st.seen || uint64(by) != n.Generation || st.over {
@@ -317,8 +340,7 @@ func (w *walker) listen(p pace) {
 		}
 		return
 	}
-	st.s = s
-	w.streams = append(w.streams, st)
+	w.streams.add(st, s)
 	w.all.Go(func() {
 		_ = s.Wait(context.Background())
 		st.mu.Lock()
@@ -363,7 +385,7 @@ func (w *walker) restored() {
 	w.m.mu.Lock()
 	l := w.m.lives[len(w.m.lives)-1]
 	w.m.mu.Unlock()
-	for _, st := range w.streams {
+	for _, st := range w.streams.all {
 		st.mu.Lock()
 		over := st.over
 		st.mu.Unlock()
