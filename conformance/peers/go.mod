@@ -8,6 +8,7 @@ require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/respawn-mcp/respawn v0.0.0
 	github.com/segmentio/encoding v0.5.4
+	github.com/tmaxmax/go-sse v0.12.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.41.0
 )
