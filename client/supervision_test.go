@@ -437,3 +437,26 @@ func TestS18_AReplacementThatCantStartSpendsBudgetLikeADeath(t *testing.T) {
 		})
 	}
 }
+
+func TestS14_TheEngineCountsFromTheFirstRestartDecision(t *testing.T) {
+	for _, tt := range []struct {
+		second time.Duration // after the first death
+		want   fsm.State
+	}{
+		{time.Minute, fsm.Exhausted}, // at the end of the window is inside it
+		{time.Minute + 1, fsm.Dead},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &peer{}
+			c := connect(t, p, client.Config{Budget: tumbling(t, 1)})
+			pass(time.Hour) // before the first death no window is open
+			p.kill()
+			pass(tt.second)
+			p.kill()
+			synctest.Wait()
+			if got := c.State(); got != tt.want {
+				t.Errorf("a second death %s after the first: %s, want %s", tt.second, got, tt.want)
+			}
+		})
+	}
+}
