@@ -124,6 +124,14 @@ func (e *TimeoutError) Error() string {
 // Timeout tells package net's convention that this is a timeout.
 func (e *TimeoutError) Timeout() bool { return true }
 
+// TooLargeError says that an answer came and was dropped, because it is larger than
+// the transport's limit. Asking again brings the same.
+type TooLargeError struct{ Bytes int }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("client: an answer of %d bytes is over the size limit", e.Bytes)
+}
+
 // SessionError says that the server forgot the session and that the request could
 // not be sent on a new one.
 type SessionError struct {
@@ -288,6 +296,8 @@ func public(err error) error {
 			return &TimeoutError{What: "request", After: e.After, Idle: e.Idle}
 		}
 		return public(e.Cause)
+	case *engine.SizeError:
+		return &TooLargeError{Bytes: e.Bytes}
 	case *engine.RejectedError:
 		return &HTTPError{Status: e.Status, Header: e.Header, Body: e.Body, Err: e.Cause}
 	case *engine.OpeningError:

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the suite tests deprecated features too
+
 // Driver is the client that the official conformance suite drives: it does what
 // each scenario asks of a client, with package client and nothing of its own.
 //

@@ -32,6 +32,7 @@ const (
 	KindRejected                // the peer refused its exchange
 	KindBroken                  // its response ended without an answer
 	KindUnreachable             // no connection could be made
+	KindTooLarge                // its answer is over the size limit
 	KindPinned                  // it belongs to an incarnation that ended
 	KindDuplicate               // its id is another's that is not over
 	KindInvalid                 // the request can't be sent as it is
@@ -39,7 +40,7 @@ const (
 
 var kindNames = [...]string{
 	"the server went away", "no server is serving", "no server will follow",
-	"closed", "timed out", "the caller gave up", "too much is queued", "the session is gone", "rejected", "the response ended without an answer", "no connection", "its incarnation ended", "its id is in use", "invalid request",
+	"closed", "timed out", "the caller gave up", "too much is queued", "the session is gone", "rejected", "the response ended without an answer", "no connection", "the answer is too large", "its incarnation ended", "its id is in use", "invalid request",
 }
 
 // Failure is how a request, or the engine itself, ends without an answer.
@@ -65,6 +66,11 @@ func (f *Failure) Error() string {
 }
 
 func (f *Failure) Unwrap() error { return f.Cause }
+
+// SizeError says how large an answer was that was dropped for it.
+type SizeError struct{ Bytes int }
+
+func (e *SizeError) Error() string { return fmt.Sprintf("an answer of %d bytes", e.Bytes) }
 
 // RPCError is a JSON-RPC error object that the peer sent.
 type RPCError struct {

@@ -146,6 +146,9 @@ func (inc *incarnation) emit(ev transports.Event) {
 		e.Logger.Debug("the server wrote to stderr", "peer", e.Factory.Label, "gen", inc.gen, "line", ev.Line)
 	case transports.Noise:
 		inc.hear()
+		if ev.ID != "" {
+			e.oversized(inc, ev.ID, ev.Bytes)
+		}
 		e.Counters.Noise.Add(uint64(ev.Bytes))
 		e.Logger.Debug("noise on the server's stdout", "peer", e.Factory.Label, "gen", inc.gen, "bytes", ev.Bytes, "sample", ev.Sample)
 	}

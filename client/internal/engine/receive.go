@@ -203,3 +203,11 @@ func (e *Engine) unsent(ref uint64) {
 		c.unsent = true
 	}
 }
+
+// oversized ends the call whose answer was dropped for its size. Asking again would
+// bring the same.
+func (e *Engine) oversized(inc *incarnation, id string, bytes int) {
+	if c := e.calls.find(inc, []byte(id)); c != nil {
+		e.drop(c, &Failure{Kind: KindTooLarge, Cause: &SizeError{Bytes: bytes}}, "")
+	}
+}

@@ -1,0 +1,33 @@
+package client_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/respawn-mcp/respawn/client"
+	"github.com/respawn-mcp/respawn/transports"
+)
+
+func TestB074_AnAnswerOverTheLimitEndsItsCallAloneAndAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{on: func(l *life, m message) (bool, error) {
+			if m.Method != "resources/read" {
+				return false, nil
+			}
+			l.Emit(transports.Noise{Bytes: 65 << 20, ID: string(m.ID)})
+			return true, nil
+		}}
+		c := connect(t, p, client.Config{RetryLost: true})
+		err := c.Call(t.Context(), "resources/read", map[string]string{"uri": "x"}, nil)
+		if large := new(client.TooLargeError); !errors.As(err, &large) || large.Bytes != 65<<20 {
+			t.Errorf("the call ended with %v", err)
+		}
+		if got := tool(t.Context(), c); got != "generation 1" {
+			t.Errorf("the next call: %s", got)
+		}
+		if n := len(p.got("resources/read")); n != 1 {
+			t.Errorf("the read was sent %d times", n)
+		}
+	})
+}
