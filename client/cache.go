@@ -1,6 +1,7 @@
 package client
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -59,7 +60,13 @@ func (c *cache) put(k cacheKey, epoch uint64, r Response, received time.Time) {
 	ttl := time.Duration(min(hint.TTL, int64(24*time.Hour/time.Millisecond))) * time.Millisecond // no overflow, and no listing is older than a day
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if epoch != c.epoch || len(c.kept) >= maxCached {
+	if epoch != c.epoch {
+		return
+	}
+	if len(c.kept) >= maxCached {
+		maps.DeleteFunc(c.kept, func(_ cacheKey, old cached) bool { return !received.Before(old.until) })
+	}
+	if len(c.kept) >= maxCached {
 		return
 	}
 	if c.kept == nil {

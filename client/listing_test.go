@@ -346,3 +346,35 @@ func TestCache_AnAnswerOlderThanAChangeIsNotKept(t *testing.T) {
 		}
 	})
 }
+
+// A client that lives for long reads more than is kept at once.
+func TestCache_MakesRoomOfWhatIsStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		p := &peer{on: func(l *life, m message) (bool, error) {
+			if m.Method != "resources/read" {
+				return false, nil
+			}
+			asked++
+			l.result(m, `{"contents":[],"ttlMs":1000}`)
+			return true, nil
+		}}
+		c := connect(t, p, client.Config{Cache: true})
+		read := func(uri string) {
+			if _, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 1024 {
+			read(fmt.Sprint(i))
+		}
+		read("one more")
+		read("one more") // for which there is no room
+		pass(time.Second)
+		read("another")
+		read("another")
+		if asked != 1024+2+1 {
+			t.Errorf("the server was asked %d times", asked)
+		}
+	})
+}

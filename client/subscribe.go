@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 
 	"github.com/segmentio/encoding/json"
 
@@ -26,9 +27,9 @@ type Subscription struct{ stream *engine.Stream }
 // the request is handed over, or, while nobody serves and Config.WaitForReady is
 // on, once it waits for a server. ctx governs only that.
 //
-// told is called in order, on a goroutine of the subscription's own; while it runs
-// at most 1,024 notifications wait, and one more ends the subscription with
-// [ErrShed].
+// told is called in order, on a goroutine of the subscription's own, and may be nil;
+// while it runs at most 1,024 notifications wait, and one more ends the
+// subscription with [ErrShed].
 //
 // When the server dies the subscription stays, and the next server is asked for
 // the same; what changed in between was not heard, which Config.OnReconnect and
@@ -37,6 +38,10 @@ func (c *Client) Listen(ctx context.Context, f Filter, told func(Notification)) 
 	if err := ctx.Err(); err != nil {
 		return nil, &LostError{Method: "subscriptions/listen", Outcome: NotExecuted, Cause: context.Cause(ctx)}
 	}
+	if told == nil {
+		told = func(Notification) {}
+	}
+	f.URIs = slices.Clone(f.URIs)
 	s, fail := c.engine.Listen(engine.Filter(f), c.engine.WaitForReady, func(m engine.Incoming, gen uint64) {
 		told(Notification{Method: m.Method, Params: json.RawMessage(m.Params), Generation: gen})
 	})
@@ -59,6 +64,7 @@ func (s *Subscription) Acknowledged(ctx context.Context) (Filter, error) {
 	}
 	f, ok := s.stream.Acknowledged()
 	if ok {
+		f.URIs = slices.Clone(f.URIs)
 		return Filter(f), nil
 	}
 	if err := s.err(); err != nil {
