@@ -16,26 +16,38 @@ func runDrill(c command, std streams, args []string) int {
 	fs := c.flags(std)
 	asJSON := fs.Bool("json", false, "print one JSON object for each event, and a summary")
 	timeout := fs.Duration("timeout", drill.DefaultTimeout, "how long each step may take: a start, a request, a recovery")
+	var reach runFlags
+	reach.registerHeaders(fs)
 	if code, ok := parse(fs, args); !ok {
 		return code
 	}
 	dashes := len(args) > fs.NArg() && args[len(args)-fs.NArg()-1] == "--"
+	byURL := !dashes && isURL(fs.Arg(0))
 	switch {
+	case !byURL && len(reach.header)+len(reach.headerEnv) > 0:
+		return misused(fs, "-header and -header-env are for a URL")
 	case *timeout <= 0:
 		return misused(fs, "-timeout %s is not positive", *timeout)
 	case dashes && fs.NArg() == 0:
 		return misused(fs, "no command after --")
-	case !dashes && fs.NArg() > 0:
+	case !dashes && !byURL && fs.NArg() > 0:
 		return misused(fs, "unexpected argument %q (a server's command comes after --)", fs.Arg(0))
+	}
+	options := drill.Options{
+		Command: fs.Args(), Timeout: *timeout,
+		Out: std.out, JSON: *asJSON, Color: !*asJSON && inColor(std.out),
+	}
+	if byURL {
+		var err error
+		if options.Endpoint, err = reach.endpoint(fs.Arg(0), fs.Args()[1:]); err != nil {
+			return misused(fs, "%v", err)
+		}
 	}
 	// Whoever reads our output may leave before the end (| head), which is no reason
 	// to leave servers and files behind.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 	defer stop()
-	held, err := drill.Run(ctx, drill.Options{
-		Command: fs.Args(), Timeout: *timeout,
-		Out: std.out, JSON: *asJSON, Color: !*asJSON && inColor(std.out),
-	})
+	held, err := drill.Run(ctx, options)
 	if err != nil {
 		fmt.Fprintf(std.err, "respawn drill: %v\n", err)
 	}

@@ -34,7 +34,7 @@ type command struct {
 // commands is what respawn can do, one file each.
 var commands = []command{
 	{"diagram", "[-format mermaid|dot|markdown] | -write FILE… | -check FILE…", "print the lifecycle, or write or check generated blocks in docs", diagram},
-	{"drill", "[-json] [-timeout D] [-- command args…]", "kill a server and show what is recovered: the built-in one, or a given one", runDrill},
+	{"drill", "[flags] [-- command args… | URL]", "kill a server and show what is recovered: the built-in ones, or a given one", runDrill},
 	{"run", "[flags] [--] command args… | [flags] URL", "put recovery in front of a server, for any host that speaks stdio", runCommand},
 	{"version", "", "print the version", version},
 }

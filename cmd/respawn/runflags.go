@@ -70,8 +70,7 @@ func (f *runFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.onDrift, "on-drift", "log", "when a replacement declares other capabilities: log or exit")
 	fs.StringVar(&f.envFile, "env-file", "", "a file of KEY=VALUE lines to add to the server's environment")
 	fs.StringVar(&f.dir, "dir", "", "the server's working directory")
-	fs.Var(&f.header, "header", "for a URL: 'Name: value' to send with each request; may be repeated")
-	fs.Var(&f.headerEnv, "header-env", "for a URL: NAME=VARIABLE, a header with the value of a variable; may be repeated")
+	f.registerHeaders(fs)
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
 }

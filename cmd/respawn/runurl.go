@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,6 +17,11 @@ import (
 // rather than started.
 func isURL(s string) bool {
 	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
+}
+
+func (f *runFlags) registerHeaders(fs *flag.FlagSet) {
+	fs.Var(&f.header, "header", "for a URL: 'Name: value' to send with each request; may be repeated")
+	fs.Var(&f.headerEnv, "header-env", "for a URL: NAME=VARIABLE, a header with the value of a variable; may be repeated")
 }
 
 // endpoint is how to reach such a server.

@@ -54,17 +54,7 @@ func (d *drill) command(ctx context.Context) error {
 
 func (d *drill) replace(ctx context.Context, s *subject, hasTools bool) error {
 	self := describe(s)
-	ask := func() (tools []string, err error) {
-		if hasTools {
-			return listTools(ctx, s)
-		}
-		if err := s.Ping(ctx); err != nil {
-			return nil, err
-		}
-		d.say("answer", "ping")
-		return nil, nil
-	}
-	tools, err := ask()
+	tools, err := s.ask(ctx, hasTools)
 	if err != nil {
 		return err
 	}
@@ -79,7 +69,7 @@ func (d *drill) replace(ctx context.Context, s *subject, hasTools bool) error {
 	if err != nil {
 		return err
 	}
-	after, err := ask()
+	after, err := s.ask(ctx, hasTools)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/respawn-mcp/respawn/transports/streamable"
 )
 
 // DefaultTimeout bounds each step. It is that of a request, and long enough for a
@@ -22,11 +24,12 @@ const DefaultTimeout = time.Minute
 
 // Options say what to drill and how to tell of it.
 type Options struct {
-	Command []string      // the server; empty: the built-in ones, in both eras
-	Timeout time.Duration // of each step: a start, a request, a recovery; 0: DefaultTimeout
-	Out     io.Writer     // what happens, and the table
-	JSON    bool          // one object a line instead
-	Color   bool
+	Command  []string           // the server; empty: the built-in ones, in both eras
+	Endpoint *streamable.Config // instead of a command: a server that is reached by HTTP
+	Timeout  time.Duration      // of each step: a start, a request, a recovery; 0: DefaultTimeout
+	Out      io.Writer          // what happens, and the table
+	JSON     bool               // one object a line instead
+	Color    bool
 
 	fault, only string // of the built-in server, for tests: what is wrong with it, and the one part to drill
 }
@@ -58,9 +61,12 @@ func Run(ctx context.Context, o Options) (held bool, err error) {
 		Options: o, mark: markVar + "=" + rand.Text(),
 		report: &report{out: o.Out, json: o.JSON, color: o.Color, began: time.Now()},
 	}
-	if len(o.Command) > 0 {
+	switch {
+	case o.Endpoint != nil:
+		err = d.endpoint(ctx)
+	case len(o.Command) > 0:
 		err = d.command(ctx)
-	} else {
+	default:
 		err = d.builtin(ctx)
 	}
 	held = d.finish(err)

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/respawn-mcp/respawn/transports/streamable"
 )
 
 // The test binary is the built-in server, too.
@@ -23,11 +27,15 @@ func TestMain(m *testing.M) {
 // results runs a drill in JSON and returns how each of its checks ended.
 func results(t *testing.T, o Options) (held bool, got map[string]string) {
 	t.Helper()
-	var out bytes.Buffer
-	o.Out, o.JSON = &out, true
+	return resultsIn(t, new(bytes.Buffer), o)
+}
+
+func resultsIn(t *testing.T, out *bytes.Buffer, o Options) (held bool, got map[string]string) {
+	t.Helper()
+	o.Out, o.JSON = out, true
 	held, err := Run(t.Context(), o)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, &out)
+		t.Fatalf("%v\n%s", err, out)
 	}
 	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
 	var summary struct {
@@ -46,7 +54,7 @@ func results(t *testing.T, o Options) (held bool, got map[string]string) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%s", &out)
+			t.Logf("%s", out)
 		}
 	})
 	return held, got
@@ -99,6 +107,60 @@ func TestEachFaultOfAServerIsSeen(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// What a client can't do to a server from outside is said, and proves nothing.
+func TestTheDrillOfAnEndpointProvesWhatItCan(t *testing.T) {
+	always := []string{checkServes, checkPing, checkListed, checkLegal, checkLeft}
+	session := []string{checkForgotten, checkSameSelf, checkSameTools}
+	for _, tc := range []struct {
+		name, fault       string
+		modern            bool
+		more              []string
+		failed, unreached []string
+		untried           string
+	}{
+		{name: "modern", modern: true, untried: "a modern server has none"},
+		{name: "legacy", more: session},
+		{name: "legacy without sessions", fault: faultOpen, untried: "the server issues none"},
+		{name: "legacy without DELETE", fault: faultLocked, untried: "answers DELETE with 405"},
+		{name: "that does not delete", fault: faultUndying, untried: "still knows it"},
+		{name: "whose tools change", fault: faultFickle, more: session, failed: []string{checkListed, checkSameTools}},
+		{name: "that forgets the next session too", fault: faultForgetful, more: session, unreached: session},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server, err := openWebServer(tc.modern, tc.fault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := server.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			want := map[string]string{}
+			for _, name := range slices.Concat(always, tc.more) {
+				want[name] = resultHeld
+			}
+			for _, name := range tc.failed {
+				want[name] = resultFailed
+			}
+			for _, name := range tc.unreached {
+				want[name] = resultMissing
+			}
+			var out bytes.Buffer
+			held, got := resultsIn(t, &out, Options{Endpoint: &streamable.Config{URL: server.url}})
+			if all := len(tc.failed)+len(tc.unreached) == 0; held != all {
+				t.Errorf("held: %v, want %v", held, all)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if !strings.Contains(out.String(), tc.untried) {
+				t.Errorf("it does not say that it did not try something: %q", tc.untried)
 			}
 		})
 	}

@@ -164,7 +164,7 @@ const (
 )
 
 var hues = map[string]string{
-	"state": cyan, "kill": yellow, "cut": yellow, "restart": yellow, "end": yellow, "error": red, "check": red,
+	"state": cyan, "kill": yellow, "cut": yellow, "restart": yellow, "delete": yellow, "untried": yellow, "end": yellow, "error": red, "check": red,
 	resultHeld: green, resultFailed: red, resultMissing: red,
 }
 

@@ -62,6 +62,9 @@ const (
 	faultStreamless = "streamless" // has no standalone stream
 	faultBoastful   = "boastful"   // says of each tool that it only reads
 	faultModest     = "modest"     // says it of none
+	faultUndying    = "undying"    // answers DELETE, and does not do it
+	faultLocked     = "locked"     // does not let a client delete a session
+	faultOpen       = "open"       // issues no sessions: no fault
 )
 
 // server is a small MCP server on stdin and stdout, of one era, made to be killed.

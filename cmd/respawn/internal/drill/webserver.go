@@ -34,24 +34,6 @@ type webServer struct {
 	streams  map[chan struct{}]bool // open listen streams; closing one cuts it
 }
 
-// asked is one line of the record.
-type asked struct {
-	At      time.Time
-	Verb    string // of HTTP
-	Method  string
-	What    string // the key of a call, or the URI
-	ID      string // the JSON text of the request's id
-	Session string // that it carried
-	Status  int    // that it was answered with; 0: not yet
-}
-
-// gate holds calls until enough of them wait. Then the server restarts, so that
-// all of them meet one that forgot them.
-type gate struct {
-	missing int
-	open    chan struct{}
-}
-
 // openWebServer serves on a port of its own.
 func openWebServer(modern bool, fault string) (*webServer, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +60,7 @@ func (s *webServer) close() error {
 }
 
 func (s *webServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := asked{At: time.Now(), Verb: r.Method, Session: r.Header.Get("Mcp-Session-Id")}
+	a := asked{At: time.Now(), Verb: r.Method, Session: r.Header.Get(headerSession)}
 	var q request
 	if r.Method == http.MethodPost {
 		body, err := io.ReadAll(r.Body)
@@ -146,12 +128,24 @@ func (s *webServer) admit(a asked) (status int, done bool) {
 		return http.StatusMethodNotAllowed, true
 	case !s.modern && a.Method == "initialize":
 		return http.StatusOK, false
+	case !s.modern && a.Method == "server/discover":
+		return http.StatusBadRequest, true
+	case s.fault == faultOpen && a.Verb != http.MethodPost:
+		return http.StatusMethodNotAllowed, true
+	case s.fault == faultOpen && a.ID == "":
+		return http.StatusAccepted, true
+	case s.fault == faultOpen:
+		return http.StatusOK, false
 	case !s.modern && a.Session == "":
 		return http.StatusBadRequest, true
 	case !s.modern && !s.sessions[a.Session]:
 		return http.StatusNotFound, true
+	case a.Verb == http.MethodDelete && s.fault == faultLocked:
+		return http.StatusMethodNotAllowed, true
 	case a.Verb == http.MethodDelete:
-		delete(s.sessions, a.Session)
+		if s.fault != faultUndying {
+			delete(s.sessions, a.Session)
+		}
 		return http.StatusNoContent, true
 	case a.Verb == http.MethodGet && s.fault == faultStreamless:
 		return http.StatusMethodNotAllowed, true
@@ -170,7 +164,9 @@ func (s *webServer) answer(w http.ResponseWriter, r *http.Request, q *request, a
 	case s.modern && q.Method == "subscriptions/listen":
 		s.listen(w, r, q)
 	case !s.modern && q.Method == "initialize":
-		w.Header().Set("Mcp-Session-Id", s.issue())
+		if s.fault != faultOpen {
+			w.Header().Set(headerSession, s.issue())
+		}
 		s.result(w, q, `"protocolVersion":"2025-11-25","capabilities":`+webCapabilities+`,"serverInfo":`+info)
 	case !s.modern && q.Method == "ping":
 		s.result(w, q, "")
@@ -214,7 +210,11 @@ func (s *webServer) tools() string {
 		return `{"name":` + text(name) + `,` + hint +
 			`"inputSchema":{"type":"object","properties":{"key":{"type":"string"}},"required":["key"]}}`
 	}
-	return "[" + tool(toolCount, s.fault == faultBoastful) + "," + tool(toolLook, s.fault != faultModest) + "]"
+	last := toolLook
+	if s.fault == faultFickle {
+		last = fmt.Sprintf("look-%d", len(s.about("tools/list", "")))
+	}
+	return "[" + tool(toolCount, s.fault == faultBoastful) + "," + tool(last, s.fault != faultModest) + "]"
 }
 
 // run is the execution of a tool, before anything becomes of its answer.
@@ -296,60 +296,4 @@ func stream(w http.ResponseWriter, part string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	io.WriteString(w, part)
 	http.NewResponseController(w).Flush()
-}
-
-// cut makes the next responses about a key or URI break.
-func (s *webServer) cut(what string, times int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cuts[what] = times
-}
-
-// cutStreams cuts the listen streams and returns how many there were.
-func (s *webServer) cutStreams() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.streams)
-	for cut := range s.streams {
-		close(cut)
-		delete(s.streams, cut)
-	}
-	return n
-}
-
-// restartAt makes the server restart when n calls wait for it.
-func (s *webServer) restartAt(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gate = &gate{missing: n, open: make(chan struct{})}
-}
-
-// find returns the record's lines that ok holds of.
-func (s *webServer) find(ok func(asked) bool) (found []asked) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.asked {
-		if ok(a) {
-			found = append(found, a)
-		}
-	}
-	return found
-}
-
-// about returns the requests of one method about one thing.
-func (s *webServer) about(method, what string) []asked {
-	return s.find(func(a asked) bool { return a.Method == method && a.What == what })
-}
-
-func (s *webServer) executions(key string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ran[key]
-}
-
-// known counts the sessions that are not forgotten.
-func (s *webServer) known() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.sessions)
 }
