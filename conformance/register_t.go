@@ -2,7 +2,7 @@ package conformance
 
 var registerT = []Requirement{
 	met("T1", "Whether a replacement comes is decided before the close listener runs, not inside it.", "TestT1_WhetherAReplacementComesIsDecidedBeforeTheListenerHears"),
-	part("T2", "A late exit of an old process, or a late 404 of an old session, leaves its replacement alone.", "missing: real processes and sessions", "TestT2_AStaleEventChangesNothingInAMachine", "TestS9_WhatADeadIncarnationSaysReachesNobody", "TestB026_ALateEndTouchesItsOwnGenerationOnly"),
+	part("T2", "A late exit of an old process, or a late 404 of an old session, leaves its replacement alone.", "missing: sessions", "TestT2_AStaleEventChangesNothingInAMachine", "TestS9_WhatADeadIncarnationSaysReachesNobody", "TestB026_ALateEndTouchesItsOwnGenerationOnly", "TestT2_ARealServersLateEndLeavesItsReplacementAlone"),
 	gap("T3", "A cancelled leader of a shared recovery does not poison those who wait with it."),
 	gap("T4", "No loop re-opens a stream with no session and no initialize."),
 	gap("T5", "No latch keeps the standalone stream from starting again after a recovery."),
