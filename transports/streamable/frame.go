@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
 )
@@ -10,7 +9,7 @@ import (
 type kind uint8
 
 const (
-	notJSON    kind = iota // no JSON object
+	notJSON    kind = iota // no JSON object, or one that nests too deeply
 	unfinished             // the beginning of one
 	other                  // an object that is no answer
 	result                 // a JSON-RPC response with a result
@@ -19,87 +18,115 @@ const (
 
 func (k kind) answers() bool { return k >= result }
 
-// classify says what a frame is, and the text of the id it names, "" for none.
-// It walks the members of the object and steps over their values without looking
-// into them: that is the business of whoever receives the frame.
-func classify(frame []byte) (k kind, id []byte) {
-	k = walk(frame, &id)
-	return k, id
+// members are those of a message's members that say what it is.
+type members struct {
+	version, method, result, failure bool
+	id                               []byte
 }
 
-func walk(frame []byte, id *[]byte) kind {
-	i := space(frame, 0)
-	if i == len(frame) {
-		return unfinished
+func (m *members) kind() kind {
+	switch {
+	case !m.version || m.method:
+		return other
+	case m.failure:
+		return failure
+	case m.result:
+		return result
 	}
-	if frame[i] != '{' {
-		return notJSON
+	return other
+}
+
+func (m *members) take(key, value []byte) {
+	switch string(key) {
+	case "jsonrpc":
+		m.version = string(value) == `"2.0"`
+	case "id":
+		m.id = value
+	case "method":
+		m.method = true
+	case "result":
+		m.result = true
+	case "error":
+		m.failure = string(value) != "null"
 	}
-	var version, method, hasResult, hasError bool
-	i = space(frame, i+1)
-	if i < len(frame) && frame[i] == '}' {
-		return end(frame, i+1, other)
+}
+
+// classify says what a frame is, and the text of the id it names, "" for none. An
+// answer ends its exchange, so that it has to be JSON throughout: whoever receives
+// it can't say any more that it was none.
+func classify(frame []byte) (k kind, id []byte) {
+	var m members
+	i, at := open(frame)
+	for at == inside {
+		var key, value []byte
+		if key, i, at = member(frame, i); at == inside {
+			from := i
+			if i, at = skipValue(frame, i); at == inside {
+				value = frame[from:i]
+				m.take(key, value)
+				i, at = next(frame, i)
+			}
+		}
 	}
-	for {
-		if i = space(frame, i); i == len(frame) {
-			return unfinished
+	switch at {
+	case cut:
+		return unfinished, nil
+	case closed:
+		if space(frame, i) == len(frame) {
+			return m.kind(), m.id
 		}
-		if frame[i] != '"' {
-			return notJSON
-		}
-		after := skipString(frame, i)
-		if after < 0 {
-			return unfinished
-		}
-		key := frame[i+1 : after-1]
-		if i = space(frame, after); i == len(frame) {
-			return unfinished
-		}
-		if frame[i] != ':' {
-			return notJSON
-		}
-		i = space(frame, i+1)
-		after, ok := skipValue(frame, i)
-		if !ok {
-			return notJSON
-		}
-		if after < 0 {
-			return unfinished
-		}
-		value := frame[i:after]
-		switch string(key) {
-		case "jsonrpc":
-			version = string(value) == `"2.0"`
-		case "id":
-			*id = value
-		case "method":
-			method = true
-		case "result":
-			hasResult = true
-		case "error":
-			hasError = string(value) != "null"
-		}
-		if i = space(frame, after); i == len(frame) {
-			return unfinished
-		}
-		switch frame[i] {
-		case ',':
-			i++
-			continue
-		case '}':
-		default:
-			return notJSON
-		}
-		switch {
-		case !version || method:
-			return end(frame, i+1, other)
-		case hasError:
-			return end(frame, i+1, failure)
-		case hasResult:
-			return end(frame, i+1, result)
-		}
-		return end(frame, i+1, other)
 	}
+	return notJSON, nil
+}
+
+// open steps into an object, whose first member begins at i.
+func open(b []byte) (i int, at where) {
+	if i = space(b, 0); i == len(b) {
+		return i, cut
+	}
+	if b[i] != '{' {
+		return i, wrong
+	}
+	if i = space(b, i+1); i < len(b) && b[i] == '}' {
+		return i + 1, closed
+	}
+	return i, inside
+}
+
+// member steps over a name and its colon, to where the value begins.
+func member(b []byte, i int) (key []byte, value int, at where) {
+	if i = space(b, i); i == len(b) {
+		return nil, i, cut
+	}
+	if b[i] != '"' {
+		return nil, i, wrong
+	}
+	end, at := skipString(b, i)
+	if at != inside {
+		return nil, i, at
+	}
+	key = b[i+1 : end-1]
+	if i = space(b, end); i == len(b) {
+		return nil, i, cut
+	}
+	if b[i] != ':' {
+		return nil, i, wrong
+	}
+	return key, space(b, i+1), inside
+}
+
+// next steps over the comma after a value, or out of the object.
+func next(b []byte, i int) (int, where) {
+	if i = space(b, i); i == len(b) {
+		return i, cut
+	}
+	switch b[i] {
+	case ',':
+		return i + 1, inside
+	case '}':
+		return i + 1, closed
+	}
+	return i, wrong
 }
 
 // otherID reports whether an answer names a request for certain that is not the
@@ -121,83 +148,4 @@ func otherID(got []byte, want string) bool {
 		y, err2 := strconv.ParseFloat(b, 64)
 		return err != nil || err2 != nil || x != y
 	}
-}
-
-// end is k if nothing but white space follows.
-func end(frame []byte, i int, k kind) kind {
-	if space(frame, i) < len(frame) {
-		return notJSON
-	}
-	return k
-}
-
-func space(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
-		i++
-	}
-	return i
-}
-
-// skipString returns the index after the string that begins at i, or -1.
-func skipString(b []byte, i int) int {
-	for i++; ; {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		i += n + 1
-		// The quote is part of the string after an odd number of backslashes.
-		back := 0
-		for back < n && b[i-2-back] == '\\' {
-			back++
-		}
-		if back%2 == 0 {
-			return i
-		}
-	}
-}
-
-// skipValue returns the index after the value that begins at i: -1 if it has no
-// end, and false if it is none.
-func skipValue(b []byte, i int) (after int, ok bool) {
-	if i == len(b) {
-		return -1, true
-	}
-	switch b[i] {
-	case '"':
-		return skipString(b, i), true
-	case '{', '[':
-		return skipNested(b, i), true
-	}
-	from := i
-	for i < len(b) {
-		switch c := b[i]; {
-		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c == '-', c == '+', c == '.', c == 'E':
-			i++
-			continue
-		}
-		return i, i > from
-	}
-	return -1, true
-}
-
-// skipNested counts brackets of both kinds together.
-func skipNested(b []byte, i int) int {
-	for depth := 0; i < len(b); {
-		switch b[i] {
-		case '"':
-			if i = skipString(b, i); i < 0 {
-				return -1
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-		i++
-	}
-	return -1
 }
