@@ -39,8 +39,37 @@ func (r *Relay) FromHost(frame []byte) {
 	}
 }
 
-// one takes a message that is no batch.
+// one takes a message that is no batch. Over HTTP each is an exchange of its own, and
+// none may overtake the host's notifications/initialized (2025-11-25, lifecycle):
+// what comes while that is on its way waits for it.
 func (r *Relay) one(frame []byte) {
+	r.mu.Lock()
+	if r.pausing {
+		r.paused = append(r.paused, frame)
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	r.take(frame)
+}
+
+// resume takes what waited for the host's notifications/initialized.
+func (r *Relay) resume() {
+	for {
+		r.mu.Lock()
+		if len(r.paused) == 0 {
+			r.pausing = false
+			r.mu.Unlock()
+			return
+		}
+		frame := r.paused[0]
+		r.paused = r.paused[1:]
+		r.mu.Unlock()
+		r.take(frame)
+	}
+}
+
+func (r *Relay) take(frame []byte) {
 	var env engine.Envelope
 	if err := engine.Parse(frame, &env); err != nil {
 		r.cfg.Logger.Warn("the host sent no message", "bytes", len(frame), "err", err)
@@ -191,16 +220,20 @@ func (r *Relay) notification(m *message) {
 		r.mu.Lock() // so that a replay sends it, or finds it posted
 		defer r.mu.Unlock()
 		r.initialized = true
+		r.pausing = r.posts
 	}
 	r.engine.Post(engine.Request{
 		Method: m.method, Params: m.params, ID: m.id, Frame: m.frame, Notify: true,
 		Wait: true, Hold: r.hold(),
 		Over: func(_ engine.Reply, f *engine.Failure) {
-			switch {
-			case f != nil:
+			if f != nil {
 				r.cfg.Logger.Warn("a notification of the host was lost", "method", m.method, "err", f)
-			case m.method == methodInitialized:
-				r.engine.StartGet()
+			}
+			if m.method == methodInitialized && r.posts {
+				if f == nil {
+					r.engine.StartGet()
+				}
+				go r.resume() // Post may be running, with r.mu held
 			}
 		},
 	})

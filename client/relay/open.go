@@ -327,6 +327,7 @@ func (r *Relay) replayInitialize(ctx context.Context, o *engine.Opening, rec *re
 	r.mu.Unlock()
 	if initialized {
 		o.Withdraw(idInitialized)
+		defer func() { go r.resume() }() // what waited for the one that was taken back
 		o.Speaks(engine.Legacy, s.Version)
 		if err := o.Notify(ctx, methodInitialized); err != nil {
 			return nil, err

@@ -94,6 +94,8 @@ type Relay struct {
 	opened      chan struct{}   // holds a token while there may be news for open
 	current     *engine.Opening // of the server that was started last
 	initialized bool            // the host has sent notifications/initialized
+	pausing     bool            // over HTTP: its notifications/initialized is on its way
+	paused      [][]byte        // ... and what came after it
 	live        map[string]*message
 	tokens      map[string]int // progress tokens in flight
 	streams     map[string]*engine.Stream

@@ -130,7 +130,7 @@ func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"nothing to run", nil, "", "no command (respawn run [flags] -- command args…)"},
 		{"nothing after the dashes", nil, "-retry off --", "no command (respawn run [flags] -- command args…)"},
 		{"a URL with arguments", nil, "https://host/mcp x", "a URL takes no arguments"},
-		{"a URL without a host", nil, "https:///mcp", `"https:///mcp" is no URL of a server`},
+		{"a URL without a host", nil, "https:///mcp", "that is no URL of a server"},
 		{"a header without a name", nil, "-header hunter2 https://host/mcp", "-header wants 'Name: value'"},
 		{"a header without a variable", nil, "-header-env X=RESPAWN_TEST_UNSET https://host/mcp", "-header-env X: the variable RESPAWN_TEST_UNSET is not set"},
 		{"an unknown flag", nil, "-x server", "see respawn run -h"},

@@ -30,7 +30,7 @@ func (f *runFlags) endpoint(address string, rest []string) (*streamable.Config, 
 		return nil, errors.New("a URL takes no arguments")
 	}
 	if u, err := url.Parse(address); err != nil || u.Host == "" {
-		return nil, fmt.Errorf("%q is no URL of a server", address)
+		return nil, errors.New("that is no URL of a server") // not shown: it may hold a password
 	}
 	conf := &streamable.Config{URL: address, Header: http.Header{}, MaxMessage: int(f.maxMessage)}
 	for _, h := range f.header {
