@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -47,6 +48,8 @@ func TestMain(m *testing.M) {
 	switch socket := os.Getenv(puppetVar); {
 	case socket == "":
 		os.Exit(m.Run())
+	case socket == "echo":
+		echo()
 	case len(os.Args) > 1 && os.Args[1] == "leftover":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Fprintln(os.NewFile(3, "ready"))
@@ -55,6 +58,30 @@ func TestMain(m *testing.M) {
 		if err := puppet(socket); err != nil {
 			fmt.Fprintln(os.Stderr, "puppet:", err)
 			os.Exit(99)
+		}
+	}
+}
+
+// echo answers each request at once, and its opening as the tests' server does.
+func echo() {
+	in, out := bufio.NewReaderSize(os.Stdin, 1<<16), bufio.NewWriterSize(os.Stdout, 1<<16)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		id, answer := "", "{}"
+		if _, rest, ok := strings.Cut(string(line), `"id":`); ok {
+			id, _, _ = strings.Cut(rest, ",")
+		}
+		if strings.Contains(string(line), `"initialize"`) {
+			answer = ofServer
+		}
+		if id != "" {
+			fmt.Fprintln(out, result(id, answer))
+		}
+		if in.Buffered() == 0 {
+			out.Flush()
 		}
 	}
 }

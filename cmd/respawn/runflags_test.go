@@ -18,7 +18,7 @@ import (
 	"github.com/respawn-mcp/respawn/transports/stdio"
 )
 
-func theRunCommand(t *testing.T) command {
+func theRunCommand(t testing.TB) command {
 	t.Helper()
 	i := slices.IndexFunc(commands, func(c command) bool { return c.name == "run" })
 	if i < 0 {

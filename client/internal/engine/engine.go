@@ -87,6 +87,7 @@ func New(o Options) *Engine {
 		Options: o, inbox: newInbox(), calls: newTable(o.FirstID),
 		up: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 	}
+	e.calls.renames = o.Factory.Shape == transports.Posts
 	e.tell.panicky = e.panicked
 	e.setStreams(nil)
 	return e

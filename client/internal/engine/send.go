@@ -33,7 +33,7 @@ func (e *Engine) Do(ctx context.Context, r Request) (Reply, *Failure) {
 // Post is Do for a request that has Over: it does not wait. A request that can't
 // be taken is over at once.
 func (e *Engine) Post(r Request) {
-	if f := e.admit(&call{Request: r, done: make(chan struct{})}); f != nil {
+	if f := e.admit(&call{Request: r}); f != nil { // nobody waits for its done
 		f.Method, f.Outcome = r.Method, NotExecuted
 		r.Over(Reply{}, f)
 	}
@@ -420,7 +420,9 @@ func (e *Engine) release(c *call) {
 	c.waker.stop()
 	c.turn++
 	c.resume.stop()
-	close(c.done)
+	if c.done != nil {
+		close(c.done)
+	}
 	if c.token != "" {
 		delete(e.calls.tokens, c.token)
 	}

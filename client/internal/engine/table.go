@@ -30,6 +30,7 @@ type table struct {
 	retryAt  time.Time // for gateDown: the earliest use that may help
 	onUse    bool      // ... and a use from then on waits for the replacement
 	armed    bool      // ... the replacement is on its way, not waiting for a use
+	renames  bool      // an attempt may have another wire id than its owner's
 	draining bool      // say when nothing is given out any more
 
 	byID   map[string]*call // sending or sent
@@ -189,6 +190,9 @@ func (t *table) owned(id string) *call {
 		if c.id == id || c.ID == id {
 			return c
 		}
+	}
+	if !t.renames {
+		return nil
 	}
 	for _, c := range t.byRef {
 		if c.ID == id && c.id != id {

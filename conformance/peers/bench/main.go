@@ -15,6 +15,8 @@ import (
 func main() {
 	var (
 		server = flag.String("server", "", "path of the built echoserver (required)")
+		shim   = flag.String("shim", "", "path of the built respawn, to measure it as a shim too")
+		only   = flag.Bool("only-shim", false, "measure nothing but that")
 		legacy = flag.Bool("legacy", false, "measure in the 2025-11-25 era instead of 2026-07-28")
 		rounds = flag.Int("rounds", 7, "rounds, at least 5")
 		slice  = flag.Duration("slice", 250*time.Millisecond, "how long each client is measured in each cell of a round")
@@ -27,7 +29,19 @@ func main() {
 		os.Exit(2)
 	}
 	target := target{path: *server, legacy: *legacy}
-	failed, err := run(target, *rounds, *slice, *kills)
+	var failed []string
+	var err error
+	if !*only {
+		failed, err = run(target, *rounds, *slice, *kills)
+	}
+	if err == nil && *shim != "" {
+		target.shim = *shim
+		var cost *shimCost
+		if cost, err = measureShim(context.Background(), target, *rounds, *slice); err == nil {
+			cost.print(os.Stdout)
+			failed = append(failed, cost.unmet()...)
+		}
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

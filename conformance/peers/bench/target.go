@@ -14,6 +14,7 @@ import (
 type target struct {
 	path   string
 	legacy bool
+	shim   string // the command to put in front of it; "": none
 }
 
 func (t target) args() []string {
@@ -77,7 +78,11 @@ const lineBuffer = 128 << 10
 
 // start runs the server and does the opening exchange.
 func (t target) start() (*process, error) {
-	cmd := exec.Command(t.path, t.args()...)
+	argv := append([]string{t.path}, t.args()...)
+	if t.shim != "" {
+		argv = append([]string{t.shim, "run", "--"}, argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
