@@ -97,6 +97,8 @@ func (x *exchange) answer() {
 		x.reject(400, "Bad Request: no session")
 	case w.legacy && !w.knowsIt(x.session):
 		x.reject(404, "")
+	case !w.legacy && x.session != "":
+		x.reject(400, x.error(-32020, "the headers of a modern request are missing", ""))
 	case x.ID == "":
 	case !w.legacy && x.Method == "initialize":
 		x.fail(-32022, "no handshake", `{"supported":["2026-07-28"]}`)
