@@ -42,14 +42,13 @@ type events struct {
 	in      lineState
 	fresh   bool // bytes came, and no message since
 
-	data     []byte
-	hasData  bool
-	tooLong  bool
-	name     string
-	id       []byte        // of the last id field
-	lastID   []byte        // as the last event that was complete left it
-	retry    time.Duration // as the last retry field said; 0: none
-	unusable bool          // the last id can't be sent back
+	data    []byte
+	hasData bool
+	tooLong bool
+	name    string
+	id      []byte        // of the last id field
+	lastID  []byte        // as the last event that was complete left it
+	retry   time.Duration // as the last retry field said; 0: none
 }
 
 // lineState is what is known of a line of which only the beginning has come.
@@ -173,7 +172,7 @@ func (e *events) partial(part []byte) error {
 			part = value(part[len(fieldData):])
 		case full: // no field that means anything is that long
 			if bytes.HasPrefix(part, []byte("id:")) {
-				e.setID(nil, true)
+				e.id = e.id[:0]
 			}
 			e.in = skipped
 		default:
@@ -214,7 +213,7 @@ func (e *events) line(line []byte) (ev event, ok bool, err error) {
 		}
 	case "id":
 		if bytes.IndexByte(rest, 0) < 0 {
-			e.setID(rest, false)
+			e.id = append(e.id[:0], rest...)
 		}
 	case "retry":
 		e.setRetry(rest)
@@ -257,11 +256,6 @@ func (e *events) dispatch() (ev event, ok bool) {
 	ev, ok = event{e.name, e.data}, e.hasData && !e.tooLong
 	e.name, e.data, e.hasData, e.tooLong = "", nil, false, false
 	return ev, ok
-}
-
-func (e *events) setID(id []byte, unusable bool) {
-	e.id = append(e.id[:0], id...)
-	e.unusable = unusable
 }
 
 // maxRetry is as good as for ever, and can be added to any time.

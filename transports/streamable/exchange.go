@@ -26,7 +26,8 @@ type exchange struct {
 	dequeued atomic.Bool   // its frame is no part of what is queued
 	answered chan struct{} // initialize: its session is known, or it is over
 
-	heard time.Time // when Alive was last due
+	seen  atomic.Pointer[string] // the id to resume from, as of what was emitted
+	heard time.Time              // when Alive was last due
 }
 
 func newExchange(t *Transport, out transports.Outbound, h http.Header) *exchange {

@@ -149,8 +149,7 @@ func (x *exchange) readEvents(resp *http.Response) {
 	if x.out.Op == transports.OpListen {
 		ref = 0
 	}
-	over := false
-	for {
+	for over := false; ; x.saw(from) {
 		ev, err := from.next()
 		switch {
 		case err == errTooLong && ref == 0:
@@ -165,22 +164,42 @@ func (x *exchange) readEvents(resp *http.Response) {
 		case ref == 0:
 			from.fresh = false
 			x.say(transports.Message{Frame: ev.data})
+		case over:
+			x.say(transports.Message{Ref: ref, Frame: ev.data})
 		default:
-			k, id := classify(ev.data)
-			if k <= unfinished {
-				x.say(transports.Noise{Bytes: len(ev.data), Sample: sample(ev.data)})
-				continue
+			if over = x.take(from, ev.data); over {
+				late := time.AfterFunc(x.t.s.conf.ReadOut, x.cancel)
+				defer late.Stop()
 			}
-			from.fresh = false
-			if !k.answers() || over || otherID(id, x.out.ID) {
-				x.say(transports.Message{Ref: ref, Frame: ev.data})
-				continue
-			}
-			over = true
-			x.deliver(ev.data, k)
-			late := time.AfterFunc(x.t.s.conf.ReadOut, x.cancel)
-			defer late.Stop()
 		}
+	}
+}
+
+// take emits the data of an event of a request's own stream, and reports whether
+// it was the answer.
+func (x *exchange) take(from *events, data []byte) (over bool) {
+	k, id := classify(data)
+	if k <= unfinished {
+		x.say(transports.Noise{Bytes: len(data), Sample: sample(data)})
+		return false
+	}
+	from.fresh = false
+	if !k.answers() || otherID(id, x.out.ID) {
+		x.say(transports.Message{Ref: x.out.Ref, Frame: data})
+		return false
+	}
+	x.deliver(data, k)
+	return true
+}
+
+// saw notes the id of the last event, once it was emitted.
+func (x *exchange) saw(from *events) {
+	if len(from.lastID) == 0 && x.seen.Load() == nil || x.left.Load() {
+		return
+	}
+	if last := x.seen.Load(); last == nil || *last != string(from.lastID) {
+		id := from.resumeID()
+		x.seen.Store(&id)
 	}
 }
 

@@ -288,6 +288,7 @@ func TestRedirectsEnd(t *testing.T) {
 }
 
 func TestBadAnswersAreRefusalsOfTheirOwnRequest(t *testing.T) {
+	nested := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
 	page := "<html>" + strings.Repeat("x", 3<<20)
 	zipped := func(text string) string {
 		var b bytes.Buffer
@@ -333,6 +334,18 @@ func TestBadAnswersAreRefusalsOfTheirOwnRequest(t *testing.T) {
 		{
 			"JSON that is no JSON-RPC", func(w http.ResponseWriter) { writeJSON(w, `{"id":1,"result":{}}`) },
 			transports.Rejected{Status: 200, Body: []byte(`{"id":1,"result":{}}`)},
+			"no JSON-RPC response",
+		},
+		{
+			"an answer that is no JSON inside",
+			func(w http.ResponseWriter) { writeJSON(w, `{"jsonrpc":"2.0","id":1,"result":{]}}`) },
+			transports.Rejected{Status: 200, Body: []byte(`{"jsonrpc":"2.0","id":1,"result":{]}}`)},
+			"no JSON-RPC response",
+		},
+		{
+			"an answer that nests beyond all reason",
+			func(w http.ResponseWriter) { writeJSON(w, `{"jsonrpc":"2.0","id":1,"result":`+nested+`}`) },
+			transports.Rejected{Status: 200, Body: []byte(`{"jsonrpc":"2.0","id":1,"result":` + nested + `}`)},
 			"no JSON-RPC response",
 		},
 		{

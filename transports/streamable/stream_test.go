@@ -85,6 +85,34 @@ func TestB031_AResumedStreamThatBreaksKeepsItsID(t *testing.T) {
 	})
 }
 
+// A resumed stream that stays silent is asked for again. The new exchange takes
+// the place of the old one and goes on after what that brought.
+func TestM12_AResumeTakesThePlaceOfTheOneBeforeAndBringsNothingTwice(t *testing.T) {
+	left := make(chan string, 1)
+	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
+		write := stream(w)
+		if id := r.Header.Get("Last-Event-ID"); id == "e1" {
+			write("id: e2\ndata: " + progress + "\n\n")
+			<-r.Context().Done()
+			left <- id
+			return
+		}
+		write("id: e3\ndata: " + answer(1) + "\n\n")
+	}, func(w *wire, l *life) {
+		l.send(resume(1, "e1"))
+		synctest.Wait()
+		l.send(resume(1, "e1"))
+		synctest.Wait()
+		l.want(transports.Opened{Ref: 1}, message(1, progress), transports.Opened{Ref: 1}, message(1, answer(1)))
+		if got := w.requests()[1].LastID; got != "e2" {
+			t.Errorf("the second resume asked for what follows %q, want e2", got)
+		}
+		if id := <-left; id != "e1" {
+			t.Errorf("the exchange of %s was closed, want that of e1", id)
+		}
+	})
+}
+
 func TestB033_RetryIsReportedAsItIsAndTheCursorGoesOutOnGETsAlone(t *testing.T) {
 	for _, tc := range []struct {
 		field string

@@ -60,6 +60,14 @@ func (t *Transport) Send(out transports.Outbound) error {
 	if v := out.Header.Get(headerVersion); v != "" && v < firstModern && out.Method != methodInitialize {
 		t.version = v
 	}
+	if old := t.live[out.Ref]; old != nil && out.Op == transports.OpResume {
+		// A stream that is open and silent is asked for again. What it brought
+		// meanwhile is not to come twice.
+		old.quit()
+		if id := old.seen.Load(); id != nil && *id != "" {
+			out.LastID, h[headerLastID] = *id, []string{*id}
+		}
+	}
 	x := newExchange(t, out, h)
 	x.queue()
 	t.live[out.Ref] = x
