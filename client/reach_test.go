@@ -245,6 +245,7 @@ func TestM13_CloseLeavesNoTimer(t *testing.T) {
 		w.becomes(anyOf(cuts("e1", 24*time.Hour), on))
 		broken.cut("")
 		fates := asks(t.Context(), c, 1, "tools/call")
+		pass(0) // it is written before anybody finds that there is no connection
 		held := asks(t.Context(), c, 1, "tools/list")
 		pass(time.Hour)
 		if err := c.Close(t.Context()); err != nil {
