@@ -248,6 +248,7 @@ func TestB036_T11_AnAnswerIsDeliveredAndCloseReturnsWhileTheServerKeepsTheStream
 				left <- struct{}{}
 			}))
 			server.EnableHTTP2 = version == "HTTP/2.0"
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.StartTLS()
 			defer server.Close()
 			conf := streamable.Config{URL: server.URL, Client: server.Client(), ReadOut: time.Hour}

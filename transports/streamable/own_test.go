@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -58,6 +59,7 @@ func TestT11_NothingIsLeftOfTheOwnClientOverHTTP2(t *testing.T) {
 		io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 	}))
 	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that nobody needed any more
 	server.StartTLS()
 	defer server.Close()
 
