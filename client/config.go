@@ -55,9 +55,9 @@ var (
 // The handlers CreateMessage, Elicit and ListRoots answer what the server asks
 // while it works on a call: a request of a legacy server, or an input request of a
 // modern one. One that is set is declared as a capability. Its context ends with
-// the incarnation that asked (legacy) or with the call (modern). Its error becomes
-// a JSON-RPC error for a legacy server, and an [*InputError] of the call for a
-// modern one.
+// the incarnation that asked (legacy), or with the call or the client (modern).
+// Its error becomes a JSON-RPC error for a legacy server, and an [*InputError] of
+// the call, which waits for it, for a modern one.
 //
 // The callbacks, whose names begin with On, run one after the other, in the order
 // of what they tell, on a goroutine of their own and under no lock. They may call

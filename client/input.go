@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/segmentio/encoding/json"
@@ -52,13 +53,32 @@ func (c *Client) wants(method string, result json.RawMessage) (w wanted, ok bool
 	return w, len(w.Requests) > 0 || len(w.State) > 0
 }
 
+// whileItLasts is ctx until the client ends. A call that waits for a handler has
+// nothing in flight that its end would end.
+func (c *Client) whileItLasts(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-c.Done():
+			cancel(c.Err())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
 // input asks the handlers and returns the params of the next round: those of the
 // first, with the answers and the state, if there is one, byte for byte.
 func (c *Client) input(ctx context.Context, params json.RawMessage, w wanted) (json.RawMessage, error) {
 	answers := make(map[string]json.RawMessage, len(w.Requests))
+	ctx, stop := c.whileItLasts(ctx)
+	defer stop()
 	for key, r := range w.Requests {
 		answer, err := c.cfg.ask(ctx, r.Method, r.Params)
-		if err != nil {
+		switch {
+		case err != nil && errors.Is(err, ctx.Err()):
+			return nil, context.Cause(ctx)
+		case err != nil:
 			return nil, err
 		}
 		answers[key] = answer

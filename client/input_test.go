@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/respawn-mcp/respawn/client"
+	"github.com/respawn-mcp/respawn/policy"
 )
 
 // rounds is a modern server that asks for input until it was asked n times again.
@@ -192,4 +193,50 @@ func TestB093_AContinuationThatIsLostIsNotMadeAgain(t *testing.T) {
 			t.Errorf("%d rounds, and the user was asked %d times", n, asked)
 		}
 	})
+}
+
+// A call that waits for its handler has nothing in flight, and ends with the client all the same.
+func TestInput_ACallThatWaitsForItEndsWithTheClient(t *testing.T) {
+	const wants = `"inputRequests":{"who":{"method":"elicitation/create","params":` + form + `}}`
+	for _, tt := range []struct {
+		name string
+		end  func(p *peer, c *client.Client)
+		is   func(error) bool
+	}{
+		{"by Close", func(_ *peer, c *client.Client) { c.Close(context.Background()) }, func(err error) bool {
+			return errors.Is(err, client.ErrClosed)
+		}},
+		{"by exhaustion", func(p *peer, _ *client.Client) { p.kill() }, func(err error) bool {
+			return errors.As(err, new(*client.ExhaustedError))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := rounds(1, wants)
+				asked := make(chan struct{})
+				c := connect(t, p, client.Config{
+					Budget: policy.Never(),
+					Elicit: func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+						close(asked)
+						<-ctx.Done()
+						return nil, ctx.Err()
+					},
+				})
+				over := make(chan error, 1)
+				go func() {
+					_, err := c.CallTool(context.Background(), &mcp.CallToolParams{Name: "x"})
+					over <- err
+				}()
+				<-asked
+				tt.end(p, c)
+				err := <-over
+				if input := new(client.InputError); !errors.As(err, &input) || !tt.is(err) {
+					t.Errorf("the call ended with %v", err)
+				}
+				if n := len(p.got("tools/call")); n != 1 {
+					t.Errorf("it was made %d times", n)
+				}
+			})
+		})
+	}
 }
