@@ -152,6 +152,31 @@ func TestIteration_EndsWhereTheServerWouldNot(t *testing.T) {
 	})
 }
 
+func TestIteration_EndsAtAnItemThatIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{on: func(l *life, m message) (bool, error) {
+			if m.Method != "tools/list" {
+				return false, nil
+			}
+			l.result(m, `{"tools":[{"name":"x","inputSchema":{"type":"object"}},null,{"name":"y"}]}`)
+			return true, nil
+		}}
+		c := connect(t, p, client.Config{})
+		var got []string
+		for tool, err := range c.Tools(t.Context()) {
+			if err != nil {
+				got = append(got, err.Error())
+				continue
+			}
+			got = append(got, tool.Name)
+		}
+		want := []string{"x", "client: the answer to tools/list can't be decoded: an item is null"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // A page that was kept belongs to the server that gave it, and so does its cursor.
 func TestCache_ACursorOfAKeptPageGoesToNoOtherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -134,9 +134,8 @@ func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*mcp.ResourceT
 }
 
 // all iterates over the items of all pages of a listing.
-func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) ([]T, string)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		var none T
+func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) ([]*T, string)) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
 		given, cursor, pin := false, "", uint64(0)
 		for {
 			var params any
@@ -150,11 +149,15 @@ func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) 
 					cursor, pin = "", 0
 					continue
 				}
-				yield(none, err)
+				yield(nil, err)
 				return
 			}
 			items, next := page(result)
 			for _, item := range items {
+				if item == nil { // with no error beside it, whoever iterates would take it for one
+					yield(nil, &DecodeError{Method: method, Err: errNullItem})
+					return
+				}
 				if given = true; !yield(item, nil) {
 					return
 				}
@@ -163,7 +166,7 @@ func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) 
 			case "":
 				return
 			case cursor: // it would never end
-				yield(none, &DecodeError{Method: method, Err: errCursorRepeats})
+				yield(nil, &DecodeError{Method: method, Err: errCursorRepeats})
 				return
 			}
 			cursor, pin = next, gen
@@ -235,6 +238,7 @@ var (
 	errNotJSON       = errors.New("params are not valid JSON")
 	errNoMethod      = errors.New("a request needs a method")
 	errCursorRepeats = errors.New("the next page's cursor is this page's")
+	errNullItem      = errors.New("an item is null")
 )
 
 // decode reads a result. Field names match by case, as they do in the SDK.
