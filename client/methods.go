@@ -215,9 +215,15 @@ func call[R any](ctx context.Context, c *Client, method string, params any) (*R,
 // params are the same bytes.
 func encode(params any) (json.RawMessage, error) {
 	raw, ok := params.(json.RawMessage)
+	foreign := raw
+	if call, is := params.(*mcp.CallToolParams); is {
+		foreign, _ = call.Arguments.(json.RawMessage)
+	}
 	switch {
 	case params == nil || ok && len(raw) == 0:
 		return nil, nil
+	case engine.TooDeep(foreign): // before anything here recurses into it: an overflow can't be recovered
+		return nil, errTooDeep
 	case ok && !json.Valid(raw):
 		return nil, errNotJSON
 	case !ok:
@@ -236,6 +242,7 @@ func encode(params any) (json.RawMessage, error) {
 
 var (
 	errNotJSON       = errors.New("params are not valid JSON")
+	errTooDeep       = errors.New("params are nested too deeply")
 	errNoMethod      = errors.New("a request needs a method")
 	errCursorRepeats = errors.New("the next page's cursor is this page's")
 	errNullItem      = errors.New("an item is null")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +117,10 @@ func TestS30_TheOutcomeIsThatOfAllAttempts(t *testing.T) {
 	}
 }
 
+// abyss is deep enough to overflow the stack of whoever recurses into it, which
+// ends the program.
+var abyss = strings.Repeat("[", 2<<20) + strings.Repeat("]", 2<<20)
+
 func TestS31_ACallThatCantBeSentFreesItsSlot(t *testing.T) {
 	for _, tt := range []struct {
 		what string
@@ -132,6 +137,13 @@ func TestS31_ACallThatCantBeSentFreesItsSlot(t *testing.T) {
 			_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "x", Arguments: json.RawMessage(`{"a":`)})
 			return err
 		}, "client: tools/call: json: unsupported value: json: unexpected end of JSON input: "},
+		{"params that nest too deeply", func(ctx context.Context, c *client.Client) error {
+			return c.Call(ctx, "tools/call", json.RawMessage(`{"a":`+abyss+`}`), nil)
+		}, "client: tools/call: params are nested too deeply"},
+		{"arguments that nest too deeply", func(ctx context.Context, c *client.Client) error {
+			_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "x", Arguments: json.RawMessage(`{"a":` + abyss + `}`)})
+			return err
+		}, "client: tools/call: params are nested too deeply"},
 		{"no method", func(ctx context.Context, c *client.Client) error {
 			return c.Call(ctx, "", nil, nil)
 		}, "client: : a request needs a method"},

@@ -43,7 +43,7 @@ var (
 
 // Parse reads an Envelope without copying. Field names match by case.
 func Parse(frame []byte, env *Envelope) error {
-	if tooDeep(frame) {
+	if TooDeep(frame) {
 		return errDepth
 	}
 	rest, err := json.Parse(frame, env, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields)
@@ -58,7 +58,7 @@ func Parse(frame []byte, env *Envelope) error {
 
 // ParseBatch takes apart an array of messages, without copying.
 func ParseBatch(frame []byte) (batch []json.RawMessage, err error) {
-	if tooDeep(frame) {
+	if TooDeep(frame) {
 		return nil, errDepth
 	}
 	rest, err := json.Parse(frame, &batch, json.ZeroCopy)
@@ -90,9 +90,9 @@ func (env *Envelope) Kind() MessageKind {
 
 var null = []byte("null")
 
-// tooDeep reports nesting beyond maxDepth. Counting the openers first is fast
+// TooDeep reports nesting beyond maxDepth. Counting the openers first is fast
 // and almost always enough; only then are strings told apart.
-func tooDeep(b []byte) bool {
+func TooDeep(b []byte) bool {
 	if bytes.Count(b, []byte{'{'})+bytes.Count(b, []byte{'['}) <= maxDepth {
 		return false
 	}
