@@ -59,6 +59,7 @@ func Connect(ctx context.Context, f transports.Factory, cfg *Config) (*Client, e
 }
 
 // Call makes any request and decodes its result into result, a pointer or nil.
+// Names of fields match by case, unlike in encoding/json: a field ID takes no "id".
 // params is anything that encodes to a JSON object, or nil. It returns a
 // [*PeerError] if the server answered with an error, a [*LostError] if there was
 // no answer, a [*DecodeError] or an [*InvalidRequestError].

@@ -20,7 +20,7 @@ func callTool(server func() (*client.Client, error)) {
 		log.Fatal(err)
 	}
 	defer c.Close(ctx)
-	r, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "work"})
+	r, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "notes"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -64,9 +64,9 @@ func ExampleConfig_listRoots() {
 	callTool(func() (*client.Client, error) {
 		return client.Connect(context.Background(), askingServer("roots/list", `{}`), &client.Config{
 			ListRoots: func(context.Context, *mcp.ListRootsParams) (*mcp.ListRootsResult, error) {
-				return &mcp.ListRootsResult{Roots: []*mcp.Root{{URI: "file:///work", Name: "work"}}}, nil
+				return &mcp.ListRootsResult{Roots: []*mcp.Root{{URI: "file:///home/me/notes", Name: "notes"}}}, nil
 			},
 		})
 	})
-	// Output: {"roots":[{"name":"work","uri":"file:///work"}]}
+	// Output: {"roots":[{"name":"notes","uri":"file:///home/me/notes"}]}
 }
