@@ -95,6 +95,22 @@ func TestS22_CloseIsFinalWheneverItComes(t *testing.T) {
 	}
 }
 
+func TestS22_CloseOfWhatIsOverNeedsNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 50 { // both of what Close waits for have come: neither may be picked by chance
+			p := &peer{}
+			c := connect(t, p, client.Config{Logger: quiet(), Budget: policy.Never()})
+			p.kill()
+			<-c.Done()
+			if err := c.Close(gone); err != nil || c.State() != fsm.Closed {
+				t.Fatalf("%v, and it is %s", err, c.State())
+			}
+		}
+	})
+}
+
 func TestS22_GivingUpConnectIsACloseBeforeTheFirstStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, d := &peer{on: func(*life, message) (bool, error) { return true, nil }}, &diary{}

@@ -157,7 +157,11 @@ func (e *Engine) Close(ctx context.Context) error {
 	select {
 	case <-e.done:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		select {
+		case <-e.done: // there is nothing to wait for, so ctx has no say
+		default:
+			return context.Cause(ctx)
+		}
 	}
 	// An exhausted peer has no loop left to step it.
 	e.endMu.Lock()
