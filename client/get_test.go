@@ -154,6 +154,46 @@ func TestB033_AStreamThatAsksForADelayGetsIt(t *testing.T) {
 	})
 }
 
+func TestM12_AStandaloneStreamThatIsResumedAndSilentIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &web{legacy: true, open: true}
+		var heard diary
+		dial(t, w, client.Config{OnNotification: func(n client.Notification) { heard.write("%s", n.Method) }})
+		pass(time.Hour)
+		if took := w.took(); len(took) != 0 {
+			t.Errorf("one that never broke: %v", took)
+		}
+		w.stream().Emit(transports.Broken{Ref: w.stream().Ref, LastID: "e7", Cause: errCut})
+		pass(250 * time.Millisecond)
+		if diff := cmp.Diff([]string{"GET e7(S1)"}, w.took()); diff != "" {
+			t.Error(diff)
+		}
+		ref := w.stream().Ref
+		var at []time.Duration
+		began := time.Now()
+		for time.Since(began) < 2*time.Minute {
+			pass(5 * time.Second)
+			for range w.took() {
+				at = append(at, time.Since(began))
+			}
+			if time.Since(began) == time.Minute {
+				w.stream().say("acme/news", `{}`)
+			}
+		}
+		// The wait doubles. At 75 s something was heard, and it begins anew.
+		want := []time.Duration{5 * time.Second, 15 * time.Second, 35 * time.Second, 80 * time.Second, 90 * time.Second, 110 * time.Second}
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Error(diff)
+		}
+		if w.stream().Ref != ref {
+			t.Errorf("it is another attempt: %d, not %d", w.stream().Ref, ref)
+		}
+		if diff := cmp.Diff([]string{"acme/news"}, heard.read()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestT5_EachSessionHasAStreamOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{legacy: true, open: true}

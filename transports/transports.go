@@ -50,8 +50,9 @@ const (
 // Outbound is one message, or on Posts one stream, to send.
 type Outbound struct {
 	// Ref names this attempt. It is never 0 and never given to another attempt
-	// (a Resume repeats the one it resumes, and takes its place if that stream
-	// still runs). Events carry it.
+	// (a Resume repeats the one it resumes, and a Listen or Resume that asks again
+	// for a stream that is open and silent takes its place, behind the last event
+	// that it brought). Events carry it.
 	Ref    uint64
 	Op     Op
 	LastID string // Last-Event-ID, for OpListen and OpResume

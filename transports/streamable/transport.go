@@ -60,7 +60,7 @@ func (t *Transport) Send(out transports.Outbound) error {
 	if v := out.Header.Get(headerVersion); v != "" && v < firstModern && out.Method != methodInitialize {
 		t.version = v
 	}
-	if old := t.live[out.Ref]; old != nil && out.Op == transports.OpResume {
+	if old := t.live[out.Ref]; old != nil && out.Op != transports.OpMessage {
 		// A stream that is open and silent is asked for again. What it brought
 		// meanwhile is not to come twice.
 		old.quit()

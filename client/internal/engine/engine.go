@@ -216,6 +216,8 @@ func (e *Engine) handle(ev any) {
 		e.startedGet(ev)
 	case evGet:
 		e.getOpened(ev.inc, ev.ref)
+	case evGetPoll:
+		e.pollGet(ev)
 	case evGetDue:
 		e.getDue(ev.g)
 	case evReach:

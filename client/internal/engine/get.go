@@ -22,7 +22,8 @@ type getStream struct {
 	since  time.Time
 	tries  int // openings in a row that brought nothing
 	lastID string
-	timer  timer
+	timer  timer           // the next opening, or the next look
+	polls  int             // looks in a row at a resumed stream that had brought nothing
 	first  []chan struct{} // told when the first opening is decided
 }
 
@@ -37,7 +38,11 @@ type (
 		inc *incarnation
 		ref uint64
 	}
-	evGetDue struct{ g *getStream }
+	evGetDue  struct{ g *getStream }
+	evGetPoll struct { // a resumed stream may have been silent for too long
+		g   *getStream
+		ref uint64
+	}
 )
 
 // getPatience is how long the first incarnation waits for the GET's headers:
@@ -62,6 +67,12 @@ func (e *Engine) openGet(inc *incarnation) {
 func (e *Engine) sendGet(g *getStream) {
 	g.ref = e.ref()
 	g.tries++
+	g.polls = 0
+	g.inc.untagged.Store(false)
+	e.listenGet(g)
+}
+
+func (e *Engine) listenGet(g *getStream) {
 	err := g.inc.tr.Send(transports.Outbound{Ref: g.ref, Op: transports.OpListen, LastID: g.lastID, Header: g.inc.headers()})
 	if err != nil {
 		e.getLost(g, 0)
@@ -128,10 +139,40 @@ func (e *Engine) getOf(ref uint64) *getStream {
 
 func (e *Engine) getOpened(_ *incarnation, ref uint64) {
 	if g := e.getOf(ref); g != nil {
-		g.opened, g.since = true, e.Clock.Now()
+		if g.snap.State != fsm.Serving { // else it takes the place of a silent one
+			g.since = e.Clock.Now()
+		}
+		g.opened = true
 		g.step(fsm.Up)
 		g.decided()
+		e.pollGetLater(g)
 	}
+}
+
+// pollGetLater plans the next look at a stream that continues an earlier one: as
+// with the streams of calls, some servers only look for missed events when asked.
+func (e *Engine) pollGetLater(g *getStream) {
+	if g.lastID == "" {
+		return
+	}
+	g.timer.stop()
+	g.timer.t = e.after(min(pollAfter<<g.polls, pollMost), evGetPoll{g, g.ref})
+	g.polls = min(g.polls+1, 3)
+}
+
+// pollGet asks for a resumed stream again that brought nothing since it was asked
+// for. The transport knows the last event better: it goes on from there.
+func (e *Engine) pollGet(ev evGetPoll) {
+	g := ev.g
+	if e.get != g || g.snap.State != fsm.Serving || g.ref != ev.ref || g.inc.retired {
+		return
+	}
+	if g.inc.untagged.Swap(false) {
+		g.polls = 0
+		e.pollGetLater(g)
+		return
+	}
+	e.listenGet(g)
 }
 
 // getRejected takes a refusal of the GET. One that never worked says that the

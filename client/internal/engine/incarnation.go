@@ -27,6 +27,7 @@ type incarnation struct {
 	signs      atomic.Uint64 // of life: everything that the peer says
 	heard      atomic.Int64  // when the last one came, in ns since begun
 	begun      time.Time
+	untagged   atomic.Bool // a message came that belongs to no exchange
 
 	retired  bool        // policy called its session gone; the loop's own
 	suspects []suspect   // refusals that a probe will settle; the loop's own
@@ -118,6 +119,7 @@ func (inc *incarnation) emit(ev transports.Event) {
 			inc.exchange(ev)
 			return
 		}
+		inc.untagged.Store(true)
 		inc.message(ev.Frame)
 	case transports.Sent:
 		e.sent(ev.Ref)
