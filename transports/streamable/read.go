@@ -1,118 +1,15 @@
 package streamable
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
 	"github.com/respawn-mcp/respawn/transports"
 )
-
-// trusted is how much memory an announced length alone gets; a longer body gets
-// more as it comes.
-const trusted = 1 << 20
-
-// bodyBuffer holds most bodies whose length is not announced, so that what is kept
-// of them is as long as they are.
-const bodyBuffer = 128 << 10
-
-var bodies = sync.Pool{New: func() any { return new([bodyBuffer]byte) }}
-
-// readJSON reads a body that is one JSON-RPC response. A body that is cut short,
-// whatever way it was cut, is a break and no bad answer; one that goes on after
-// its answer is not awaited.
-func (x *exchange) readJSON(resp *http.Response) {
-	limit, length := x.t.s.conf.MaxMessage, resp.ContentLength
-	if length > int64(limit) {
-		x.over(x.tooLarge(resp))
-		return
-	}
-	const slack = 64 // room for a read that finds the end
-	var frame []byte
-	if length >= 0 {
-		frame = make([]byte, 0, min(length, trusted)+slack)
-	} else {
-		scratch := bodies.Get().(*[bodyBuffer]byte)
-		defer bodies.Put(scratch)
-		frame = scratch[:0]
-	}
-	x.heard = time.Now() // a body that comes at once needs no sign of life
-	for {
-		if len(frame) == cap(frame) {
-			frame = append(make([]byte, 0, 2*cap(frame)), frame...)
-		}
-		n, err := resp.Body.Read(frame[len(frame):cap(frame)])
-		frame = frame[:len(frame)+n]
-		if len(frame) > limit {
-			x.over(x.tooLarge(resp))
-			return
-		}
-		if err == io.EOF {
-			x.wholeJSON(resp, frame)
-			return
-		}
-		if err != nil {
-			x.over(transports.Broken{Ref: x.out.Ref, Cause: err})
-			return
-		}
-		if length < 0 || int64(len(frame)) == length {
-			if looksWhole(frame) && x.deliverJSON(frame) {
-				x.readOut(resp.Body)
-				return
-			}
-		}
-		if n > 0 {
-			x.alive()
-		}
-	}
-}
-
-// looksWhole is a cheap no for most of what is not.
-func looksWhole(frame []byte) bool {
-	frame = bytes.TrimRight(frame, " \t\r\n")
-	return len(frame) > 0 && frame[len(frame)-1] == '}'
-}
-
-// deliverJSON delivers a body that is the answer.
-func (x *exchange) deliverJSON(frame []byte) bool {
-	k, id := classify(frame)
-	if !k.answers() || otherID(id, x.out.ID) {
-		return false
-	}
-	if cap(frame) == bodyBuffer { // it goes back to the pool
-		frame = bytes.Clone(frame)
-	}
-	x.deliver(frame, k)
-	return true
-}
-
-// wholeJSON takes a body at its end. What has the form of the beginning of an
-// object was cut, unless its length was announced.
-func (x *exchange) wholeJSON(resp *http.Response, frame []byte) {
-	if x.deliverJSON(frame) {
-		return
-	}
-	k, id := classify(frame)
-	if k == unfinished && resp.ContentLength < 0 {
-		x.over(transports.Broken{Ref: x.out.Ref, Cause: io.ErrUnexpectedEOF})
-		return
-	}
-	why := "the body is no JSON-RPC response"
-	if k.answers() {
-		why = fmt.Sprintf("it answers %.40s, and %.40s was asked", id, x.out.ID)
-	}
-	x.over(transports.Rejected{
-		Ref: x.out.Ref, Status: resp.StatusCode, Header: resp.Header,
-		Body: bytes.Clone(frame[:min(len(frame), x.t.s.conf.MaxRefusal)]), Session: x.req.session,
-		Cause: x.misfit(resp, why),
-	})
-}
 
 func (x *exchange) tooLarge(resp *http.Response) transports.Event {
 	return transports.Rejected{
