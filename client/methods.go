@@ -137,6 +137,7 @@ func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*mcp.ResourceT
 func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) ([]*T, string)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		given, cursor, pin := false, "", uint64(0)
+		seen := map[string]bool{}
 		for {
 			var params any
 			if cursor != "" {
@@ -147,6 +148,7 @@ func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) 
 				if errors.Is(err, ErrCursorLost) && !given {
 					c.cache.drop(func(k cacheKey) bool { return k.method == method }) // it is the old server's, too
 					cursor, pin = "", 0
+					clear(seen)
 					continue
 				}
 				yield(nil, err)
@@ -162,13 +164,14 @@ func all[R, T any](ctx context.Context, c *Client, method string, page func(*R) 
 					return
 				}
 			}
-			switch next {
-			case "":
+			switch {
+			case next == "":
 				return
-			case cursor: // it would never end
+			case seen[next]: // it would never end
 				yield(nil, &DecodeError{Method: method, Err: errCursorRepeats})
 				return
 			}
+			seen[next] = true
 			cursor, pin = next, gen
 		}
 	}
@@ -244,7 +247,7 @@ var (
 	errNotJSON       = errors.New("params are not valid JSON")
 	errTooDeep       = errors.New("params are nested too deeply")
 	errNoMethod      = errors.New("a request needs a method")
-	errCursorRepeats = errors.New("the next page's cursor is this page's")
+	errCursorRepeats = errors.New("the next page's cursor is that of an earlier page")
 	errNullItem      = errors.New("an item is null")
 )
 

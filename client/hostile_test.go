@@ -31,3 +31,30 @@ func TestB074_AnAnswerOverTheLimitEndsItsCallAloneAndAtOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestAListingWhoseCursorsGoInCirclesEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pages := 0
+		p := &peer{on: func(l *life, m message) (bool, error) {
+			if m.Method != "tools/list" {
+				return false, nil
+			}
+			pages++
+			l.result(m, `{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":%q}`, pages, []string{"a", "b"}[pages%2])
+			return true, nil
+		}}
+		c := connect(t, p, client.Config{})
+		var names []string
+		var last error
+		for tool, err := range c.Tools(t.Context()) {
+			if err != nil {
+				last = err
+				break
+			}
+			names = append(names, tool.Name)
+		}
+		if decode := new(client.DecodeError); !errors.As(last, &decode) || pages != 3 {
+			t.Errorf("after %d pages with %v: %v", pages, names, last)
+		}
+	})
+}
