@@ -310,5 +310,5 @@ func (e *Engine) again(c *call, never *incarnation, do policy.Action, f *Failure
 		e.drop(c, f, "")
 		return
 	}
-	e.use()
+	e.inbox.post(evUse{}) // not at once: an ending may be half performed
 }
