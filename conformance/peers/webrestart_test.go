@@ -173,7 +173,15 @@ func (r *webRig) ran(t *testing.T, dir, name string) int {
 	if !r.peer.everything {
 		return executions(t, filepath.Join(dir, name))
 	}
-	return r.proxy.Count(func(x proxy.Exchange) bool { return x.Says(`"`+name+`"`) && x.Status/100 == 2 })
+	sent := func(x proxy.Exchange) bool { return x.Says(`"` + name + `"`) }
+	if r.proxy.Count(sent) == 0 {
+		return 0
+	}
+	// The proxy may know the answer later than the client.
+	if _, err := r.proxy.Await(t.Context(), func(x proxy.Exchange) bool { return sent(x) && x.Over }); err != nil {
+		t.Fatal(err)
+	}
+	return r.proxy.Count(func(x proxy.Exchange) bool { return sent(x) && x.Status/100 == 2 })
 }
 
 // hearing is a subscription to what a server can be asked to say.
