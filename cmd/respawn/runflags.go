@@ -50,7 +50,7 @@ type runOptions struct {
 // runFlags is the command line as it is written.
 type runFlags struct {
 	maxRestarts                       int
-	window, hold, stop, start         time.Duration
+	window, delay, hold, stop, start  time.Duration
 	retry, onDrift, onGiveUp          string
 	envFile, dir, logLevel, logFormat string
 	maxMessage                        byteSize
@@ -60,6 +60,7 @@ type runFlags struct {
 func (f *runFlags) register(fs *flag.FlagSet) {
 	fs.IntVar(&f.maxRestarts, "max-restarts", policy.PatientLimit, "restarts within -window before giving up; 0 for none")
 	fs.DurationVar(&f.window, "window", policy.PatientWindow, "the time that -max-restarts is counted in")
+	fs.DurationVar(&f.delay, "max-delay", policy.PatientDelay().Cap, "the longest wait before a restart; the first is at once, the next after 100ms, each later one 4 times as long")
 	fs.StringVar(&f.retry, "retry", "reads", "what to send again after its server died: reads or off; tools/call never is")
 	fs.DurationVar(&f.hold, "hold", relay.DefaultHold, "how long a request waits in all while no server runs")
 	fs.DurationVar(&f.start, "start-timeout", relay.DefaultStartTimeout, "how long a replacement may take to serve")
@@ -142,7 +143,7 @@ func (f *runFlags) check() (*runOptions, error) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"window", f.window}, {"hold", f.hold}, {"start-timeout", f.start}, {"stop-timeout", f.stop}} {
+	}{{"window", f.window}, {"max-delay", f.delay}, {"hold", f.hold}, {"start-timeout", f.start}, {"stop-timeout", f.stop}} {
 		if d.value <= 0 {
 			return nil, fmt.Errorf("-%s %v is not positive", d.name, d.value)
 		}
@@ -168,7 +169,7 @@ func (f *runFlags) check() (*runOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opt.relay.Budget, err = budget(f.maxRestarts, f.window, park); err != nil {
+	if opt.relay.Budget, err = budget(f.maxRestarts, f.window, f.delay, park); err != nil {
 		return nil, err
 	}
 	if fi, err := os.Stat(f.dir); f.dir != "" && (err != nil || !fi.IsDir()) {
@@ -184,10 +185,12 @@ func (f *runFlags) check() (*runOptions, error) {
 	return opt, nil
 }
 
-func budget(limit int, window time.Duration, park bool) (policy.Budget, error) {
+func budget(limit int, window, longest time.Duration, park bool) (policy.Budget, error) {
 	b, err := policy.Never(), error(nil)
 	if limit != 0 {
-		b, err = policy.Sliding(limit, window, policy.PatientDelay())
+		wait := policy.PatientDelay()
+		wait.Cap = longest
+		b, err = policy.Sliding(limit, window, wait)
 	}
 	if err == nil && park {
 		b, err = policy.Park(b, parkEvery)

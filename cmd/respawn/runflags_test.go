@@ -102,6 +102,11 @@ func TestRunReadsFlagsAndTheirTwinsInTheEnvironment(t *testing.T) {
 		{"a smaller budget", nil, "-max-restarts 2 -window 10s server x", plain(func(a *asked) {
 			a.budget = "2 restarts in any 10s (sliding), delay " + policy.PatientDelay().String()
 		})},
+		{"shorter waits", nil, "-max-delay 1s server x", plain(func(a *asked) {
+			d := policy.PatientDelay()
+			d.Cap = time.Second
+			a.budget = "6 restarts in any 2m (sliding), delay " + d.String()
+		})},
 		{"no restart", map[string]string{"RESPAWN_MAX_RESTARTS": "0"}, "server x", plain(func(a *asked) { a.budget = policyName(policy.Never()) })},
 		{"park", nil, "-on-give-up park server x", plain(func(a *asked) { a.budget += ", then one try per 1m on use" })},
 		{"the stop", nil, "-stop-timeout 3s server x", plain(func(a *asked) {
@@ -137,6 +142,7 @@ func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"an unknown choice", nil, "-retry all server", `-retry is "all", not reads or off`},
 		{"an unknown level", nil, "-log-level loud server", `-log-level is "loud", not debug, info, warn or error`},
 		{"a negative time", nil, "-hold -1s server", "-hold -1s is not positive"},
+		{"no delay at all", nil, "-max-delay 0 server", "-max-delay 0s is not positive"},
 		{"a negative budget", nil, "-max-restarts -1 server", "policy: invalid value: -1 restarts is not positive (Never forgives none)"},
 		{"a size without sense", nil, "-max-message 1TiB server", "see respawn run -h"},
 		{"a twin without sense, whose value is not shown", map[string]string{"RESPAWN_WINDOW": secret}, "server", "the value of RESPAWN_WINDOW is no valid -window"},

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// bin holds the Go servers, built once for all tests.
+// bin holds the Go servers and the command, built once for all tests.
 var bin string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -30,7 +30,8 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	bin = dir
-	build := exec.Command("go", "build", "-o", bin, "./sdkserver", "./mcpgoserver")
+	build := exec.Command("go", "build", "-o", bin, "./sdkserver", "./mcpgoserver",
+		"github.com/respawn-mcp/respawn/cmd/respawn")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "building the servers:", err)
