@@ -227,6 +227,7 @@ func (e *Engine) getLost(g *getStream, floor time.Duration) {
 	g.step(fsm.Lost)
 	g.decided()
 	g.ref = 0
+	g.timer.stop()
 	g.timer.t = e.after(max(floor, e.StreamBackoff.Delay(max(g.tries, 1), e.rnd())), evGetDue{g})
 }
 
