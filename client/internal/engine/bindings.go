@@ -67,7 +67,8 @@ func collect(node any, path []string, reachable bool, found *[]binding) error {
 		*found = append(*found, b)
 	}
 	for _, key := range sortedKeys(object) {
-		if key == annotation {
+		switch key {
+		case annotation, "default", "const", "enum", "examples": // the last four hold data, and no schema
 			continue
 		}
 		properties, ok := object[key].(map[string]any)

@@ -236,7 +236,7 @@ func (e *Engine) announce(s step) {
 	s.inc.servedAt = e.Clock.Now()
 	e.served, e.era = true, s.session.Era
 	before := e.session.Swap(s.session)
-	e.evidence.forget()
+	e.evidence.renew()
 	e.Face.Serves(s.inc.gen, first)
 	e.watch(s.inc)
 	if e.Open == nil { // another owner says when its session is ready for one

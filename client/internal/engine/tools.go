@@ -41,13 +41,21 @@ func (v *evidence) grants(tool string) bool {
 	return v.gate.Grants(tool)
 }
 
-// forget drops what a list_changed or a new incarnation makes stale. Bindings
-// stay until they are listed again: a wrong one is refused before anything runs.
+// forget drops what a list_changed makes stale. Bindings stay until they are listed
+// again: a wrong one is refused before anything runs.
 func (v *evidence) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.gate = policy.Evidence{}
 	v.epoch++
+}
+
+// renew drops all that an earlier incarnation said.
+func (v *evidence) renew() {
+	v.forget()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.bindings = nil
 }
 
 func (v *evidence) now() uint64 {
@@ -94,7 +102,9 @@ func (e *Engine) learnTools(inc *incarnation, c *call, reply *Reply) {
 			continue
 		}
 		kept = append(kept, raw)
-		v.bind(tool.Name, bindings)
+		if !inc.leaving.Load() {
+			v.bind(tool.Name, bindings)
+		}
 	}
 	if e.Open == nil && len(kept) < len(page.Tools) {
 		reply.Result = withTools(reply.Result, kept)
