@@ -565,6 +565,38 @@ func TestB096_AnExpiredTokenAndALostSessionAtTheSameMoment(t *testing.T) {
 	})
 }
 
+func TestB008_OverRealHTTPA401CostsOneRenewalAndOneInitialize(t *testing.T) {
+	for _, renewed := range []bool{true, false} {
+		bubble(t, fmt.Sprintf("another token comes of it %t", renewed), func(t *testing.T) {
+			s := newSite(t, &site{legacy: true})
+			auth := &tokens{}
+			c := connectTo(t, streamable.Config{URL: "http://site.test/mcp", Client: s.client, Authorizer: auth}.Factory(), client.Config{})
+			synctest.Wait()
+			s.hits()
+			s.forget()
+			s.becomes(func(h *hit) bool {
+				if s.knowsIt(h.Session) || h.Method == "initialize" {
+					return false
+				}
+				h.reject(401, "Unauthorized: Session not found") // and no challenge
+				return true
+			})
+			auth.mu.Lock()
+			if auth.asked = 0; renewed {
+				auth.n++
+			}
+			auth.mu.Unlock()
+			if got := ask(t.Context(), c, "tools/list"); got != "answered" {
+				t.Error(got)
+			}
+			pass(time.Minute)
+			if auth.asked != 1 || s.count("initialize") != 2 {
+				t.Errorf("%d renewals and %d initializes", auth.asked, s.count("initialize"))
+			}
+		})
+	}
+}
+
 func TestB102_OverRealHTTPABadAnswerDisturbsNobodyElse(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(h *hit)

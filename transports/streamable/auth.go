@@ -11,7 +11,8 @@ import (
 // Authorizer supplies credentials. It is asked before the first request, before
 // the credentials it gave expire, and when the server answered 401: once each
 // time, however many requests wait for it, and at most once for each request
-// that the server refused. A 401 that stays is reported as a refusal.
+// that the server refused, but not again for credentials that it gave for a 401
+// less than 10 s ago. A 401 that stays is reported as a refusal.
 //
 // It is called on a goroutine of its own, never twice at once, and must return
 // when ctx is done, which is when nobody waits any more: Serve waits for it.
@@ -65,6 +66,17 @@ type held struct {
 	Credentials
 	n       uint64    // 0: none yet
 	renewAt time.Time // zero: never early
+	cureAt  time.Time // when a 401 called for them; zero: none did
+}
+
+// cureAgain is how long a renewal for a 401 holds: credentials that are refused
+// sooner after it were not what the server minds, as with servers that answer a
+// forgotten session by 401.
+const cureAgain = 10 * time.Second
+
+// curable reports whether a 401 to these may be a matter of credentials.
+func (h held) curable(now time.Time) bool {
+	return h.cureAt.IsZero() || now.Sub(h.cureAt) >= cureAgain
 }
 
 // asking is one call of the Authorizer that several requests wait for.
@@ -165,6 +177,9 @@ func (a *authority) ask(ctx context.Context, q *asking, why Reason) {
 		return
 	}
 	h := held{Credentials: c, n: a.held.n + 1}
+	if why.Challenge != nil {
+		h.cureAt = now
+	}
 	if !c.Expires.IsZero() {
 		h.renewAt = c.Expires.Add(-min(earlyMax, max(c.Expires.Sub(now), 0)/earlyShare))
 	}

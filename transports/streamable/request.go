@@ -50,7 +50,7 @@ func (r *request) do(ctx context.Context) (resp *http.Response, why error, err e
 		if resp, err = r.try(ctx, target, cred); err != nil {
 			return nil, nil, err
 		}
-		if s.auth != nil && resp.StatusCode == http.StatusUnauthorized && !renewed {
+		if s.auth != nil && resp.StatusCode == http.StatusUnauthorized && !renewed && cred.curable(time.Now()) {
 			renewed = true
 			s.keep(resp)
 			next, err := s.auth.renew(ctx, cred, resp.Header)
