@@ -29,7 +29,7 @@ func (s Status) String() string {
 // Requirement is one row of the register: something that respawn must do, and
 // the tests that prove it.
 type Requirement struct {
-	ID       string // a letter and a number: S14, H2, M6, T16, B026; or a name
+	ID       string // a letter and a number: S14, H2, M6, T16, R4, B026; or a name
 	Sentence string
 	Status   Status
 	Why      string   // NotApplicable: the reason. Gap: the part that is missing, where another part has tests
@@ -62,6 +62,7 @@ var chapters = []chapter{
 	{"H", "A legacy HTTP session that the server forgot", registerH},
 	{"M", "A modern response stream that broke", registerM},
 	{"T", "Traps that others fell into", registerT},
+	{"R", "The relay and its command, as a host sees them", registerR},
 	{"B", "Faults met in the field", registerB},
 	{"N", "Requirements that have a name", registerNamed},
 }

@@ -32,6 +32,9 @@ var blocks = []block{
 	{"policy-rules", policy.WriteRules},
 	{"policy-signals", policy.WriteSignals},
 	{"conformance-register", conformance.WriteRegister},
+	{"run-flags", writeRunFlags},
+	{"run-exits", writeRunExits},
+	{"relay-errors", writeRelayErrors},
 }
 
 // fenced puts generated text into a code block of its language.

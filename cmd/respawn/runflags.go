@@ -122,7 +122,7 @@ func fromEnv(fs *flag.FlagSet, env func(string) (string, bool)) (err error) {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	fs.VisitAll(func(f *flag.Flag) {
-		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := twin(f.Name)
 		if v, ok := env(name); ok && !given[f.Name] && fs.Set(f.Name, v) != nil && err == nil {
 			err = fmt.Errorf("the value of %s is no valid -%s", name, f.Name)
 		}
