@@ -23,8 +23,34 @@ func (exitWatch) close() {}
 // await returns when the process has exited, and leaves it to be reaped, so that
 // its number stays its own.
 func (exitWatch) await(pid int) {
+	if awaitPolled(pid) {
+		return
+	}
 	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
+}
+
+// awaitPolled waits by Go's poller, which costs no thread for each server. It
+// reports false where the kernel can't (before Linux 5.10, and some sandboxes).
+func awaitPolled(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	file := os.NewFile(uintptr(fd), "pidfd")
+	defer file.Close()
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	exited := false
+	err = raw.Read(func(uintptr) bool {
+		var info unix.Siginfo // its signal stays 0 while nothing is to be told
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+		exited = err == nil && info.Signo != 0
+		return exited || err != nil && !errors.Is(err, unix.EINTR)
+	})
+	return err == nil && exited
 }
 
 // groupMembers lists the processes of a group that are not zombies.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/respawn-mcp/respawn/transports"
 )
@@ -16,6 +17,12 @@ const (
 	// keepBuffer is the largest buffer kept after a long message.
 	keepBuffer = 1 << 20
 )
+
+// readBuffers are those that no reader needs at the moment, grown ones included.
+var readBuffers = sync.Pool{New: func() any {
+	b := make([]byte, readBuffer)
+	return &b
+}}
 
 var bom = []byte("\xef\xbb\xbf")
 
@@ -29,6 +36,7 @@ type reader struct {
 	// read, if not nil, hears how many messages one read brought.
 	read func(messages int)
 
+	held       *[]byte // where buf came from; nil: there is no buffer
 	buf        []byte
 	start, end int  // the unread part of buf
 	scanned    int  // buf[start:scanned] has no newline
@@ -37,9 +45,10 @@ type reader struct {
 
 // run reads r to its end and returns its error, nil for io.EOF.
 func (d *reader) run(r io.Reader) error {
-	d.buf = make([]byte, readBuffer)
+	from := newSource(r, d.room, d.release)
+	defer d.release()
 	for {
-		n, err := r.Read(d.buf[d.end:])
+		n, err := from.read()
 		d.end += n
 		messages := d.split()
 		if d.read != nil && n > 0 {
@@ -54,6 +63,28 @@ func (d *reader) run(r io.Reader) error {
 		}
 		d.makeRoom()
 	}
+}
+
+// room is where the next read goes.
+func (d *reader) room() []byte {
+	if d.held == nil {
+		d.held = readBuffers.Get().(*[]byte)
+		d.buf, *d.held = *d.held, nil
+	}
+	return d.buf[d.end:]
+}
+
+// release gives the buffer back if nothing is in it.
+func (d *reader) release() {
+	if d.held == nil || d.start < d.end {
+		return
+	}
+	if len(d.buf) >= readBuffer && cap(d.buf) <= keepBuffer {
+		*d.held = d.buf
+		readBuffers.Put(d.held)
+	}
+	d.held, d.buf = nil, nil
+	d.start, d.end, d.scanned = 0, 0, 0
 }
 
 // split emits the lines that are complete.
@@ -79,15 +110,16 @@ func (d *reader) split() (messages int) {
 func (d *reader) makeRoom() {
 	rest := d.end - d.start
 	switch {
-	case rest == 0 && cap(d.buf) > keepBuffer:
-		d.buf = make([]byte, readBuffer)
-	case rest > 0 && (d.skip.bytes > 0 || rest > d.max || d.end == len(d.buf) && kindOf(d.buf[d.start:d.end]) == isNoise):
+	case rest == 0:
+		d.release()
+		return
+	case d.skip.bytes > 0 || rest > d.max || d.end == len(d.buf) && kindOf(d.buf[d.start:d.end]) == isNoise:
 		d.skip.add(d.buf[d.start:d.end])
 		rest = 0
 		if len(d.buf) > keepBuffer {
 			d.buf = make([]byte, readBuffer)
 		}
-	case rest > 0 && d.end < len(d.buf):
+	case d.end < len(d.buf):
 		return
 	case d.start > 0:
 		copy(d.buf, d.buf[d.start:d.end])

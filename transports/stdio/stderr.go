@@ -14,6 +14,8 @@ import (
 // write on while we handle it.
 const stderrChunk = 32 << 10
 
+var stderrChunks = sync.Pool{New: func() any { return new([stderrChunk]byte) }}
+
 // stderr drains the server's stderr whatever becomes of its words: a server that
 // waits for room there is silent for ever. Output on it is no sign of an error
 // (2026-07-28 basic/transports/stdio).
@@ -31,21 +33,38 @@ type stderr struct {
 }
 
 func (s *stderr) run(r io.Reader) {
-	buf := make([]byte, stderrChunk)
+	var chunk *[stderrChunk]byte
+	back := func() {
+		if chunk != nil {
+			stderrChunks.Put(chunk)
+			chunk = nil
+		}
+	}
+	defer back()
+	from := newSource(r, func() []byte {
+		if chunk == nil {
+			chunk = stderrChunks.Get().(*[stderrChunk]byte)
+		}
+		return chunk[:]
+	}, back)
 	for {
-		n, err := r.Read(buf)
+		n, err := from.read()
 		if n > 0 {
-			s.remember(buf[:n])
-			if s.sink != nil {
-				s.sink.put(buf[:n])
-			}
-			s.split(buf[:n])
+			s.take(chunk[:n])
 		}
 		if err != nil {
 			s.flush()
 			return
 		}
 	}
+}
+
+func (s *stderr) take(b []byte) {
+	s.remember(b)
+	if s.sink != nil {
+		s.sink.put(b)
+	}
+	s.split(b)
 }
 
 // remember keeps the last keep bytes, moving them once per keep bytes at most.

@@ -1,0 +1,19 @@
+package stdio
+
+import "io"
+
+// source reads one of the server's outputs. It asks for a buffer only when there
+// is something to read: a silent server, which most are most of the time, costs
+// none.
+type source struct {
+	from io.Reader
+	room func() []byte // the buffer to read into
+	back func()        // there was nothing to read into it
+	waiter
+}
+
+func newSource(from io.Reader, room func() []byte, back func()) *source {
+	s := &source{from: from, room: room, back: back}
+	s.open()
+	return s
+}
