@@ -102,8 +102,8 @@ conformance: $(SUITE)/node_modules/.package-lock.json ## run the official confor
 	RESPAWN_SUITE=$(SUITE) $(GO) test -tags official -v $(TESTFLAGS) ./conformance/driver
 
 bench: ## measure clients against the lightest server; prints, judges nothing
-	cd conformance/peers && $(GO) build -o $(CACHE)/bin/ ./bench ./echoserver github.com/respawn-mcp/respawn/cmd/respawn
-	$(CACHE)/bin/bench -server $(CACHE)/bin/echoserver -shim $(CACHE)/bin/respawn $(BENCHFLAGS)
+	cd conformance/peers && $(GO) build -o $(CACHE)/bin/ ./bench ./echoserver ./sdkserver github.com/respawn-mcp/respawn/cmd/respawn
+	$(CACHE)/bin/bench -server $(CACHE)/bin/echoserver -shim $(CACHE)/bin/respawn -sdkserver $(CACHE)/bin/sdkserver $(BENCHFLAGS)
 
 # Each stage says how long it took.
 define stage

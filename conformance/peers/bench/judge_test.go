@@ -18,7 +18,7 @@ func at(perCall ...time.Duration) []sample {
 
 func TestARatioComparesWithinARound(t *testing.T) {
 	c := cells[0]
-	s := &speed{samples: map[cell]map[string][]sample{c: {
+	s := &speed{base: nameLeast, samples: map[cell]map[string][]sample{c: {
 		// The machine was ten times slower in the second round, for both.
 		nameLeast: at(100, 1000, 110),
 		nameOurs:  at(200, 2000, 220),
@@ -29,10 +29,10 @@ func TestARatioComparesWithinARound(t *testing.T) {
 }
 
 func TestTheBenchNamesEachExpectationThatIsNotMet(t *testing.T) {
-	s := &speed{samples: map[cell]map[string][]sample{}}
+	s := &speed{over: "stdio", samples: map[cell]map[string][]sample{}, expects: stdioExpects()}
 	for _, c := range cells {
 		s.samples[c] = map[string][]sample{
-			nameLeast: at(80), nameOurs: at(100), nameTyped: at(110), nameSDK: at(200), nameMark: at(300),
+			nameLeast: at(80), nameOurs: at(100), nameRetry: at(101), nameTyped: at(110), nameSDK: at(200), nameMark: at(300),
 		}
 	}
 	s.samples[cells[3]][nameMark] = at(105)
@@ -45,8 +45,8 @@ func TestTheBenchNamesEachExpectationThatIsNotMet(t *testing.T) {
 		},
 	}
 	want := []string{
-		"100 B sequential: respawn, Call is at 0.80 of the least client, expected at least 0.85",
-		"64 KiB, 64 at once: respawn, CallTool is at 0.95 of the mcp-go v1.2.1, expected at least 1.00",
+		"stdio, 100 B sequential: respawn, Call is at 0.80 of the least client, expected at least 0.85",
+		"stdio, 64 KiB, 64 at once: respawn, CallTool is at 0.95 of the mcp-go v1.2.1, expected at least 1.00",
 		"recovery with a delay of 100ms, less that delay, takes 1.20 of the bare sequence, expected at most 1.10",
 	}
 	if diff := cmp.Diff(want, append(s.unmet(), r.unmet()...)); diff != "" {

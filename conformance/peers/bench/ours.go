@@ -16,6 +16,7 @@ import (
 // Names in the table.
 const (
 	nameOurs  = "respawn, Call"
+	nameRetry = "respawn, Call, RetryLost"
 	nameTyped = "respawn, CallTool"
 )
 
@@ -29,6 +30,12 @@ func dialOurs(ctx context.Context, t target, cfg *client.Config) (*client.Client
 
 func dialOursCall(ctx context.Context, t target) (peer, error) {
 	c, err := dialOurs(ctx, t, nil)
+	return oursCall{c}, err
+}
+
+// dialOursRetry is the same with what it costs to be able to send a read again.
+func dialOursRetry(ctx context.Context, t target) (peer, error) {
+	c, err := dialOurs(ctx, t, &client.Config{RetryLost: true})
 	return oursCall{c}, err
 }
 

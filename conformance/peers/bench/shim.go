@@ -36,7 +36,7 @@ type shimCost struct {
 }
 
 func measureShim(ctx context.Context, t target, rounds int, slice time.Duration) (*shimCost, error) {
-	c := &shimCost{speed: &speed{names: []string{nameDirect, nameShim}, samples: map[cell]map[string][]sample{}}}
+	c := &shimCost{speed: &speed{names: []string{nameDirect, nameShim}}}
 	sides := map[string]measurer{}
 	for _, name := range c.names {
 		to := t
@@ -50,12 +50,8 @@ func measureShim(ctx context.Context, t target, rounds int, slice time.Duration)
 		defer side.close()
 		sides[name] = func(at cell, slice time.Duration) (sample, error) { return measureClient(ctx, side, at, slice) }
 	}
-	for round := range rounds + 1 { // round 0 warms everything up
-		for _, at := range shimCells {
-			if err := c.round(round, at, slice, sides); err != nil {
-				return nil, err
-			}
-		}
+	if err := c.measure(shimCells, rounds, slice, sides); err != nil {
+		return nil, err
 	}
 	var err error
 	c.rss, err = memoryOver(t, shimCalls)
