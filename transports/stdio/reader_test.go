@@ -56,6 +56,7 @@ func TestReaderTellsMessagesFromNoise(t *testing.T) {
 		{"no newline at the end, and whole", answer, []transports.Event{message(answer)}},
 		{"such a message after a byte order mark", "\ufeff" + answer, []transports.Event{noise(3, "byte order mark"), message(answer)}},
 		{"half a line at the end", answer[:20], []transports.Event{noise(20, answer[:20])}},
+		{"half an answer at the end", answer[:len(answer)-1], []transports.Event{noise(len(answer)-1, answer[:len(answer)-1])}},
 		{"noise without a newline at the end", "bye", []transports.Event{noise(3, "bye")}},
 		{"line separators of Unicode do not split", "{\"a\":\"x\u2028y\u2029z\u0085\"}\n", []transports.Event{message("{\"a\":\"x\u2028y\u2029z\u0085\"}")}},
 		{"nor does a lone carriage return", "{\"a\":\r1}\n", []transports.Event{message("{\"a\":\r1}")}},
