@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -370,7 +371,7 @@ func TestM12_OverRealHTTPAStreamIsResumed(t *testing.T) {
 		s := newSite(t, &site{legacy: true})
 		c := browse(t, s, client.Config{})
 		var call *hit
-		gets := 0
+		var gets atomic.Int64
 		s.becomes(func(h *hit) bool {
 			switch {
 			case h.Method == "tools/call":
@@ -378,9 +379,9 @@ func TestM12_OverRealHTTPAStreamIsResumed(t *testing.T) {
 				h.stream()
 				h.write("id: e1\ndata:\n\n")
 			case h.Request.Header.Get("Last-Event-ID") == "e1":
-				gets++
+				third := gets.Add(1) == 3
 				h.stream()
-				if gets == 3 {
+				if third {
 					h.write("data: " + call.message(`{}`) + "\n\n")
 					return true
 				}
@@ -390,8 +391,8 @@ func TestM12_OverRealHTTPAStreamIsResumed(t *testing.T) {
 			}
 			return true
 		})
-		if got := ask(t.Context(), c, "tools/call"); got != "answered" || gets != 3 {
-			t.Errorf("%s after %d GETs", got, gets)
+		if got := ask(t.Context(), c, "tools/call"); got != "answered" || gets.Load() != 3 {
+			t.Errorf("%s after %d GETs", got, gets.Load())
 		}
 	})
 }
@@ -413,12 +414,12 @@ func TestS46_OverRealHTTPAListenStreamComesBackWithoutAStorm(t *testing.T) {
 	bubble(t, "cut, and news on the next one", func(t *testing.T) {
 		s := newSite(t, &site{})
 		c := browse(t, s, client.Config{})
-		n := 0
+		var n atomic.Int64
 		s.becomes(hitOnly(listenMethod, func(h *hit) {
-			n++
+			first := n.Add(1) == 1
 			h.stream()
 			h.write(h.acknowledged())
-			if n == 1 {
+			if first {
 				time.Sleep(10 * time.Second)
 				h.cut()
 			}
