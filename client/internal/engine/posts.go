@@ -194,7 +194,7 @@ func (e *Engine) judge(inc *incarnation, c *call, ev transports.Rejected) {
 	j := policy.Judge(r)
 	switch {
 	case j.Signal == policy.Gone, j.Signal == policy.Suspect && inc.retired:
-		e.refused(inc, c, ev)
+		inc.suspects = append(inc.suspects, suspect{c, ev})
 		e.sessionGone(inc, ev)
 	case j.Signal == policy.Suspect:
 		e.suspect(inc, suspect{c, ev})

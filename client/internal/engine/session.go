@@ -59,7 +59,6 @@ func (e *Engine) verified(ev evVerified) {
 		if modern {
 			e.era = Unknown
 		}
-		e.convict(inc)
 		e.sessionGone(inc, suspects[0].ev)
 		return
 	}
@@ -71,7 +70,7 @@ func (e *Engine) verified(ev evVerified) {
 	}
 }
 
-// convict settles the suspicions about an incarnation whose session is gone.
+// convict settles the refusals of an incarnation whose session is gone.
 func (e *Engine) convict(inc *incarnation) {
 	suspects := inc.suspects
 	inc.suspects = nil
@@ -97,14 +96,26 @@ func (e *Engine) judgeProbe(c *call, modern bool) policy.Judgement {
 }
 
 // sessionGone ends an incarnation by policy's verdict on a refusal, while its
-// Serve still runs.
+// Serve still runs. Those whose refusals it settles hear of them when the ending
+// is performed: whoever then calls again finds the session gone.
 func (e *Engine) sessionGone(inc *incarnation, ev transports.Rejected) {
-	if inc.retired || e.cur != inc || e.machine.State() != fsm.Serving {
-		return
+	if !inc.retired && e.cur == inc && e.machine.State() == fsm.Serving {
+		inc.retired = true
+		e.spare(inc)
+		e.ended(evEnded{inc: inc, cause: rejection(ev).Cause, at: e.Clock.Now()})
 	}
-	inc.retired = true
-	e.ended(evEnded{inc: inc, cause: rejection(ev).Cause, at: e.Clock.Now()})
 	e.convict(inc)
+}
+
+// spare notes that what the peer refused did not run, whatever ends it.
+func (e *Engine) spare(inc *incarnation) {
+	e.calls.mu.Lock()
+	defer e.calls.mu.Unlock()
+	for _, s := range inc.suspects {
+		if s.c != nil {
+			s.c.unsent = true
+		}
+	}
 }
 
 // retireTime is how long exchanges that somebody waits for keep a retired
