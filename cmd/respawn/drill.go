@@ -35,7 +35,7 @@ func runDrill(c command, std streams, args []string) int {
 	}
 	options := drill.Options{
 		Command: fs.Args(), Timeout: *timeout,
-		Out: std.out, JSON: *asJSON, Color: !*asJSON && inColor(std.out),
+		JSON: *asJSON, Color: !*asJSON && inColor(std.out),
 	}
 	if byURL {
 		var err error
@@ -43,10 +43,16 @@ func runDrill(c command, std streams, args []string) int {
 			return misused(fs, "%v", err)
 		}
 	}
-	// Whoever reads our output may leave before the end (| head), which is no reason
-	// to leave servers and files behind.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	options.Out = audience{std.out, leave}
+	// The write must fail rather than kill us. The signal itself says nothing: a
+	// write to a server that has just died raises it too.
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, syscall.SIGPIPE)
+	defer signal.Stop(ignored)
 	held, err := drill.Run(ctx, options)
 	if err != nil {
 		fmt.Fprintf(std.err, "respawn drill: %v\n", err)
@@ -55,6 +61,21 @@ func runDrill(c command, std streams, args []string) int {
 		return exitFailure
 	}
 	return exitOK
+}
+
+// audience is where a drill is shown. Whoever reads may leave before the end
+// (| head), which ends the drill and is no reason to leave servers and files behind.
+type audience struct {
+	io.Writer
+	leave context.CancelCauseFunc
+}
+
+func (a audience) Write(b []byte) (int, error) {
+	n, err := a.Writer.Write(b)
+	if err != nil {
+		a.leave(err)
+	}
+	return n, err
 }
 
 // inColor reports whether w is a terminal that shows colours, and its user does

@@ -357,7 +357,8 @@ type actor struct {
 	out   *gob.Encoder
 	lines chan string
 	eof   chan struct{}
-	done  chan struct{}
+	done  chan struct{} // holds a token for each order that it obeyed
+	gone  chan struct{}
 }
 
 // enter takes a new puppet.
@@ -371,12 +372,13 @@ func (s *scene) enter(conn net.Conn) {
 	s.gens++
 	a := &actor{
 		s: s, gen: s.gens, pid: hello.PID, conn: conn, out: gob.NewEncoder(conn),
-		lines: make(chan string, 1<<16), eof: make(chan struct{}), done: make(chan struct{}, 64),
+		lines: make(chan string, 1<<16), eof: make(chan struct{}), done: make(chan struct{}, 64), gone: make(chan struct{}),
 	}
 	s.mu.Unlock()
 	s.servers <- a
 	go func() {
 		defer close(a.lines)
+		defer close(a.gone)
 		for {
 			var r report
 			if in.Decode(&r) != nil {
@@ -424,7 +426,7 @@ func (a *actor) takes(want ...string) {
 	}
 }
 
-// does makes the server obey, and waits until it has.
+// does makes the server obey, and waits until it has, or is gone because of it.
 func (a *actor) does(o order) {
 	a.s.t.Helper()
 	if err := a.out.Encode(o); err != nil {
@@ -432,6 +434,7 @@ func (a *actor) does(o order) {
 	}
 	select {
 	case <-a.done:
+	case <-a.gone:
 	case <-time.After(patience):
 		a.s.t.Fatalf("server %d does not obey; stderr:\n%s", a.gen, a.s.stderr)
 	}
