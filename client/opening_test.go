@@ -42,6 +42,13 @@ func on(method string, do func(l *life, m message) error) func(*life, message) (
 
 func dies(*life, message) error { return errKilled }
 
+// unstarted is a transport whose server can't be started.
+type unstarted struct{}
+
+func (unstarted) Serve(context.Context, func(transports.Event)) error { return errBadStart }
+func (unstarted) Send(transports.Outbound) error                      { return transports.ErrGone }
+func (unstarted) Cancel(uint64) bool                                  { return false }
+
 func TestS3_AFailureOfTheFirstStartIsConnectsError(t *testing.T) {
 	for _, tt := range []struct {
 		what  string
@@ -54,12 +61,16 @@ func TestS3_AFailureOfTheFirstStartIsConnectsError(t *testing.T) {
 	}{
 		{what: "no transport is built", build: func() transports.Transport { return nil }, want: "the factory returned no transport"},
 		{what: "the factory panics", build: func() transports.Transport { panic("boo") }, want: "the transport panicked: boo"},
+		{what: "it can't start", build: func() transports.Transport { return unstarted{} }, want: "it can't start"},
 		{
-			what: "it can't start",
+			what: "it dies before it reads the probe", took: time.Nanosecond,
 			build: func() transports.Transport {
-				return memory.New(transports.Pipe, func(context.Context, *memory.Conn) error { return errBadStart })
+				return memory.New(transports.Pipe, func(context.Context, *memory.Conn) error {
+					time.Sleep(1) // the probe waits for it by then
+					return errKilled
+				})
 			},
-			want: "it can't start",
+			want: "killed by the test",
 		},
 		{what: "it dies at initialize", peer: &peer{legacy: true, on: on("initialize", dies)}, want: "killed by the test", spawn: 1},
 		{

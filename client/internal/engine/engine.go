@@ -367,6 +367,17 @@ func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
 	return policy.Verdict{Why: "nothing has served yet"}
 }
 
+// probed reports whether the peer may have read the question for its era.
+func (inc *incarnation) probed() bool {
+	c := inc.question.Load()
+	if c == nil {
+		return false
+	}
+	inc.e.calls.mu.Lock()
+	defer inc.e.calls.mu.Unlock()
+	return !c.unsent
+}
+
 // doubtEra learns from an ending which era to try next. Some legacy servers exit
 // on a request they do not know before initialize; that tells the era rather than
 // a fault (2026-07-28, stdio, Backward Compatibility), and is reported. A
@@ -376,7 +387,7 @@ func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
 func (e *Engine) doubtEra(inc *incarnation, cause error) (exitedOnProbe bool) {
 	switch {
 	case inc.answered.Load():
-	case inc.probing.Load() && inc.ctx.Err() == nil:
+	case inc.probed() && inc.ctx.Err() == nil:
 		e.era = Legacy
 		return true
 	case e.Factory.Shape == transports.Posts && !errors.As(cause, new(*StartTimeoutError)):

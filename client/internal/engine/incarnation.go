@@ -36,9 +36,9 @@ type incarnation struct {
 
 	tr       transports.Transport // set before Ready
 	ready    atomic.Bool
-	returned atomic.Bool // Serve is over; what still comes is dropped
-	probing  atomic.Bool // the era is unknown
-	answered atomic.Bool // something of the opening exchange was
+	returned atomic.Bool          // Serve is over; what still comes is dropped
+	question atomic.Pointer[call] // the question for the era; nil: it is known
+	answered atomic.Bool          // something of the opening exchange was
 	speaks   atomic.Uint32
 	version  atomic.Pointer[string] // of the protocol, for headers; set by the opening exchange
 	servedAt time.Time              // the loop's own

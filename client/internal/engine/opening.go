@@ -141,8 +141,9 @@ func (inc *incarnation) probe(ctx context.Context) (*Session, error) {
 		}
 		return s, err
 	}
-	inc.probing.Store(true)
-	probe := inc.ask(methodDiscover, inc.discoverParams(""))
+	probe := inc.asking(methodDiscover, inc.discoverParams(""), "")
+	inc.question.Store(probe)
+	inc.e.giveTo(inc, probe)
 	silence, stop := inc.e.alarm(inc.e.ProbeTimeout)
 	defer stop()
 	select {
@@ -184,7 +185,13 @@ func (inc *incarnation) ask(method string, params json.RawMessage) *call {
 
 // askAt is ask under a protocol version for its header, "" for the preferred one.
 func (inc *incarnation) askAt(method string, params json.RawMessage, version string) *call {
-	e := inc.e
+	c := inc.asking(method, params, version)
+	inc.e.giveTo(inc, c)
+	return c
+}
+
+// asking is a request of the opening exchange that is not on its way yet.
+func (inc *incarnation) asking(method string, params json.RawMessage, version string) *call {
 	c := &call{
 		Request: Request{Method: method, Params: params, uncancelled: true},
 		opened:  inc, done: make(chan struct{}),
@@ -192,7 +199,6 @@ func (inc *incarnation) askAt(method string, params json.RawMessage, version str
 	if method == methodDiscover {
 		c.Version = cmp.Or(version, inc.e.Hello.modern())
 	}
-	e.giveTo(inc, c)
 	return c
 }
 
