@@ -81,7 +81,7 @@ func TestB059_TheReportNamesWhatWasLeftInTheGroup(t *testing.T) {
 
 // A server that does what SIGTERM asks is not killed.
 func TestS26_SIGTERMComesBeforeSIGKILL(t *testing.T) {
-	conf := shell(`trap 'echo "{\"jsonrpc\":\"2.0\",\"method\":\"bye\"}"; exit 5' TERM; echo '{"jsonrpc":"2.0","method":"up"}'; while :; do sleep 100000 >/dev/null 2>&1 & wait; done`)
+	conf := role("polite")
 	conf.StdinWait = 1
 	conf.TermWait = patience
 	r := start(t, conf)

@@ -52,7 +52,16 @@ var roles = map[string]func(args []string){
 		fmt.Println(`{"jsonrpc":"2.0","method":"up"}`)
 		forever()
 	},
-	// sh runs its argument as a shell script, in place of this process.
+	// polite says a last word when it is asked by SIGTERM, and leaves by a code.
+	"polite": func([]string) {
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
+		fmt.Println(`{"jsonrpc":"2.0","method":"up"}`)
+		<-asked
+		fmt.Println(`{"jsonrpc":"2.0","method":"bye"}`)
+		os.Exit(5)
+	},
+	// print writes its argument and leaves.
 	"print": func(args []string) { io.WriteString(os.Stdout, args[0]) },
 }
 
