@@ -81,29 +81,32 @@ func (w *web) takes(on func(x *exchange) bool, x *exchange) bool {
 // answer is what a well-behaved server of the web's era does.
 func (x *exchange) answer() {
 	w := x.web
+	w.mu.Lock()
+	legacy, open, capabilities := w.legacy, w.open, or(w.capabilities, `{}`)
+	w.mu.Unlock()
 	switch {
-	case x.Op == transports.OpListen && w.legacy && w.open && w.knowsIt(x.session):
+	case x.Op == transports.OpListen && legacy && open && w.knowsIt(x.session):
 		w.mu.Lock()
 		w.gets = append(w.gets, x)
 		w.mu.Unlock()
 		x.Emit(transports.Opened{Ref: x.Ref})
-	case x.Op == transports.OpListen && w.legacy && w.open:
+	case x.Op == transports.OpListen && legacy && open:
 		x.reject(404, "")
 	case x.Op == transports.OpListen:
 		x.reject(405, "")
-	case w.legacy && x.Method == "initialize":
+	case legacy && x.Method == "initialize":
 		x.initialize()
-	case w.legacy && x.Method == "server/discover":
+	case legacy && x.Method == "server/discover":
 		x.reject(400, "Bad Request: no session")
-	case w.legacy && !w.knowsIt(x.session):
+	case legacy && !w.knowsIt(x.session):
 		x.reject(404, "")
-	case !w.legacy && x.session != "":
+	case !legacy && x.session != "":
 		x.reject(400, x.error(-32020, "the headers of a modern request are missing", ""))
 	case x.ID == "":
-	case !w.legacy && x.Method == "initialize":
+	case !legacy && x.Method == "initialize":
 		x.fail(-32022, "no handshake", `{"supported":["2026-07-28"]}`)
 	case x.Method == "server/discover":
-		x.result(`{"supportedVersions":["2026-07-28"],"capabilities":` + or(w.capabilities, `{}`) + `}`)
+		x.result(`{"supportedVersions":["2026-07-28"],"capabilities":` + capabilities + `}`)
 	case x.Method == "tools/call":
 		x.result(`{"content":[{"type":"text","text":"ran"}]}`)
 	case x.Method == "tools/list":

@@ -57,6 +57,8 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 		what = "the MCP server %q could not be reached for %s."
 	case f.Kind == engine.KindRejected || f.Kind == engine.KindSession:
 		what = "the MCP server %q refused %s by HTTP."
+	case f.Kind == engine.KindTooLarge:
+		what = "the answer of the MCP server %q to %s is too large to be passed on."
 	case f.Kind == engine.KindBroken:
 		what = "the response of the MCP server %q to %s ended without an answer."
 	case f.Kind == engine.KindFull || f.Kind == engine.KindInvalid:

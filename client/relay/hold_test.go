@@ -14,6 +14,7 @@ import (
 
 	"github.com/respawn-mcp/respawn/client/relay"
 	"github.com/respawn-mcp/respawn/policy"
+	"github.com/respawn-mcp/respawn/transports"
 )
 
 const (
@@ -385,6 +386,30 @@ func TestT15_AnErrorOfOursIsNoErrorOfThePeer(t *testing.T) {
 		expect(t, "the host hears", h.heard(), want)
 		if err := h.Err(); err == nil || err.Error() != "killed" {
 			t.Errorf("Err is %v", err)
+		}
+	})
+}
+
+func TestRelay_Rule3_AnAnswerOverTheLimitIsAnsweredByAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		s.on = func(l *life, m message) error {
+			if m.Method != "tools/call" {
+				return legacy(l, m)
+			}
+			l.Emit(transports.Noise{Bytes: 65 << 20, ID: string(m.ID), Sample: `{"jsonrpc`})
+			return nil
+		}
+		h := start(t, s, relay.Config{})
+		h.FromHost([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}`))
+		synctest.Wait()
+		h.heard()
+		h.FromHost([]byte(`{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{"name":"x"}}`))
+		synctest.Wait()
+		want := []string{`{"jsonrpc":"2.0","id":"big","error":{"code":-31001,"message":"respawn: the answer of the MCP server \"s\" to tools/call is too large to be passed on. ` +
+			`The call may have taken effect: check before you make it again.","data":{"outcome":"unknown","generation":1,"cause":"an answer of 68157440 bytes","attempt":1}}}`}
+		if diff := cmp.Diff(want, h.heard()); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

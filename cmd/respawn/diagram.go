@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/respawn-mcp/respawn/fsm"
 )
@@ -55,9 +56,10 @@ func given(fs *flag.FlagSet, name string) bool {
 	return found
 }
 
-// eachFile goes on after a bad file, so that one run tells everything.
+// eachFile goes on after a bad file, so that one run tells everything. A run that
+// finds no block at all has checked nothing, and says so.
 func eachFile(std streams, files []string, write bool) int {
-	code := exitOK
+	code, found := exitOK, false
 	for _, name := range files {
 		doc, err := os.ReadFile(name)
 		var fresh string
@@ -73,6 +75,7 @@ func eachFile(std streams, files []string, write bool) int {
 			code = exitFailure
 			continue
 		}
+		found = found || strings.Contains("\n"+fresh, "\n"+end)
 		for _, s := range stale {
 			if write {
 				fmt.Fprintf(std.out, "%s:%d: wrote %s\n", name, s.line, s.block)
@@ -81,6 +84,10 @@ func eachFile(std streams, files []string, write bool) int {
 			fmt.Fprintf(std.out, "%s:%d: %s is not what the code says (- file, + code):\n%s", name, s.line, s.block, diff(s.have, s.want))
 			code = exitFailure
 		}
+	}
+	if !found && code == exitOK {
+		fmt.Fprintln(std.err, "respawn diagram: no generated block in any of the files")
+		return exitFailure
 	}
 	return code
 }

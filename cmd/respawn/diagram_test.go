@@ -94,6 +94,25 @@ func TestDiffShowsTheChangedLinesWithSomeAround(t *testing.T) {
 	}
 }
 
+func TestACheckThatFindsNoBlockFails(t *testing.T) {
+	dir := t.TempDir()
+	plain, marked := filepath.Join(dir, "plain.md"), filepath.Join(dir, "marked.md")
+	for name, text := range map[string]string{plain: "# A\n", marked: "<!-- respawn:begin lifecycle-mermaid -->\n<!-- respawn:end -->\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	respawn("diagram", "-write", marked)
+	for _, mode := range []string{"-check", "-write"} {
+		if got, want := respawn("diagram", mode, plain), (said{exitFailure, "", "respawn diagram: no generated block in any of the files\n"}); got != want {
+			t.Errorf("%s: %+v, want %+v", mode, got, want)
+		}
+		if got, want := respawn("diagram", mode, plain, marked), (said{exitOK, "", ""}); got != want {
+			t.Errorf("%s of a file with a block too: %+v, want %+v", mode, got, want)
+		}
+	}
+}
+
 func TestWriteRepairsWhatCheckRefuses(t *testing.T) {
 	doc := filepath.Join(t.TempDir(), "doc.md")
 	const text = "# Lifecycle\n<!-- respawn:begin lifecycle-table -->\nold\n<!-- respawn:end -->\n"

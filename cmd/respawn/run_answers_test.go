@@ -198,8 +198,9 @@ func TestRelay_Rule5_ACancelGoesToWhoeverHasTheRequestAndToNobodyElse(t *testing
 	a.dies()
 	b := s.next()
 	line := b.take()
-	s.say(cancel("1")) // it waits to be sent again
-	s.say(request("2", "tools/list", "{}"))
+	s.say(cancel("1"), request("2", "tools/list", "{}")) // the first waits to be sent again
+	s.say(request("3", "ping", "{}"))
+	s.hears(result("3", "{}")) // so all of that was read
 	b.says(result(idOf(t, line), ofServer))
 	b.takes(initialized, request("2", "tools/list", "{}"))
 	b.says(result("2", "{}"))
