@@ -20,6 +20,6 @@ func ExampleConnect() {
 	}
 	defer c.Close(ctx)
 	echo := &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}}
-	res, err := c.CallTool(ctx, echo)            // kill the server before: a new one answers
+	res, err := c.CallTool(ctx, echo)            // if the server was killed, by a new one
 	fmt.Println(client.OutcomeOf(err), res, err) // answered, not executed, or outcome unknown
 }

@@ -52,7 +52,7 @@ var errorCodes = []struct {
 	code        int
 	name, means string
 }{
-	{relay.CodeOutcomeUnknown, "outcome unknown", "The server died, or nobody served for too long, after the request may have reached it. Look whether it took effect before you send it again."},
+	{relay.CodeOutcomeUnknown, "outcome unknown", "The server died, nobody served for too long, or the answer could not be passed on, after the request may have reached it. Look whether it took effect before you send it again."},
 	{relay.CodeNotDelivered, "not delivered", "The request provably never ran: no server took it in time, or too much was waiting. Sending it again is safe."},
 	{relay.CodeGaveUp, "gave up", "No server will follow. `data.outcome` says whether this request may have run."},
 }
