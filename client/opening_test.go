@@ -66,7 +66,7 @@ func TestS3_AFailureOfTheFirstStartIsConnectsError(t *testing.T) {
 			what: "it dies before it reads the probe", took: time.Nanosecond,
 			build: func() transports.Transport {
 				return memory.New(transports.Pipe, func(context.Context, *memory.Conn) error {
-					time.Sleep(1) // the probe waits for it by then
+					time.Sleep(time.Nanosecond) // the probe waits for it by then
 					return errKilled
 				})
 			},

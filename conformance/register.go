@@ -40,11 +40,6 @@ func met(id, sentence string, tests ...string) Requirement {
 	return Requirement{ID: id, Sentence: sentence, Status: Met, Evidence: tests}
 }
 
-// part is a gap of which a part is proved already.
-func part(id, sentence, missing string, tests ...string) Requirement {
-	return Requirement{ID: id, Sentence: sentence, Why: missing, Evidence: tests}
-}
-
 func notApplicable(id, sentence, why string) Requirement {
 	return Requirement{ID: id, Sentence: sentence, Status: NotApplicable, Why: why}
 }

@@ -23,9 +23,10 @@ const (
 	DefaultMaxMessage = transports.MaxQueued
 	// DefaultMaxRefusal is the largest body that policy looks into.
 	DefaultMaxRefusal = 1 << 20
-	// DefaultReadOut is ample for the end of a response that is on its way, and
-	// bounds what a server that keeps its stream open costs.
-	DefaultReadOut = 50 * time.Millisecond
+	// DefaultReadOut is ample for the end of a response that is on its way, also
+	// from a server with 64 requests on its hands, and bounds what one that keeps
+	// its streams open costs.
+	DefaultReadOut = 250 * time.Millisecond
 	// DefaultRefusalWait bounds how long a refusal waits for the rest of its body.
 	DefaultRefusalWait = 2 * time.Second
 	// DefaultOpeningWait is how long a close waits for the session id of an
@@ -67,7 +68,7 @@ type Config struct {
 	// MaxRefusal is how many bytes of a refusal's body are kept. 1 MiB.
 	MaxRefusal int
 	// ReadOut is how long a response is read on after its answer, so that its
-	// connection can be used again. 50 ms.
+	// connection can be used again. 250 ms.
 	ReadOut time.Duration
 	// RefusalWait is how long the body of a refusal is awaited; what came until
 	// then is reported. 2 s.

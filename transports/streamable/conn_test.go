@@ -39,19 +39,19 @@ func TestConnectionsAreUsedAgainWhateverTheAnswerLookedLike(t *testing.T) {
 		{name: "an event stream", serve: func(w http.ResponseWriter, r *http.Request) {
 			stream(w)("data: " + answer(readMessage(r).ID) + "\n\n")
 		}, dials: 1},
-		{name: "a stream that ends 40 ms after the answer", serve: func(w http.ResponseWriter, r *http.Request) {
+		{name: "a stream that ends 240 ms after the answer", serve: func(w http.ResponseWriter, r *http.Request) {
 			stream(w)("data: " + answer(readMessage(r).ID) + "\n\n")
-			time.Sleep(40 * time.Millisecond)
+			time.Sleep(240 * time.Millisecond)
 		}, dials: 1},
-		{name: "a stream that does not end is left after 50 ms", serve: func(w http.ResponseWriter, r *http.Request) {
+		{name: "a stream that does not end is left after 250 ms", serve: func(w http.ResponseWriter, r *http.Request) {
 			stream(w)("data: " + answer(readMessage(r).ID) + "\n\n")
 			<-r.Context().Done()
 		}, dials: 20},
-		{name: "JSON that does not end is left after 50 ms", serve: func(w http.ResponseWriter, r *http.Request) {
+		{name: "JSON that does not end is left after 250 ms", serve: func(w http.ResponseWriter, r *http.Request) {
 			writeJSON(w, answer(readMessage(r).ID))
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, dials: 20, wait: 50 * time.Millisecond},
+		}, dials: 20, wait: 250 * time.Millisecond},
 		{name: "a refusal", serve: func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", 500) }, dials: 1},
 		{name: "a page", serve: func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>"+strings.Repeat("x", 10_000)) }, dials: 1},
 		{
@@ -76,7 +76,7 @@ func TestConnectionsAreUsedAgainWhateverTheAnswerLookedLike(t *testing.T) {
 					if n := len(l.got()); n != int(ref) {
 						t.Fatalf("%d events after %d requests", n, ref)
 					}
-					time.Sleep(60 * time.Millisecond)
+					time.Sleep(260 * time.Millisecond)
 				}
 				if n := w.dials.Load(); n != tc.dials {
 					t.Errorf("%d connections for 20 requests, want %d", n, tc.dials)

@@ -43,9 +43,7 @@ var parts = []struct {
 	}},
 	{"recovery", func(ctx context.Context, o options) (finding, error) { return measureRecovery(ctx, o.target, o.kills) }},
 	{"shim", func(ctx context.Context, o options) (finding, error) {
-		behind := o.target
-		behind.shim = o.shim
-		return measureShim(ctx, behind, o.rounds, o.slice)
+		return measureShim(ctx, o.target, o.shim, o.rounds, o.slice)
 	}},
 	{"idle", func(ctx context.Context, o options) (finding, error) { return measureIdle(ctx, o.target, o.clients) }},
 	{"storm", func(ctx context.Context, o options) (finding, error) {
@@ -77,11 +75,19 @@ func main() {
 	flag.IntVar(&o.kills, "kills", 41, "how often each side is killed")
 	flag.IntVar(&o.clients, "clients", 1000, "how many idle clients there are")
 	storm := flag.Bool("be-a-storm", false, "only kill a server again and again, until stdin is closed")
+	copier := flag.Bool("be-a-copier", false, "only start the command that follows, and copy bytes to and from it")
 	only := flag.String("only", strings.Join(names, ","), "the parts to run")
 	judge := flag.Bool("judge", false, "exit 1 where an expectation is not met")
 	flag.Parse()
 	if *storm {
 		if err := beAStorm(o.target); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *copier {
+		if err := beACopier(flag.Args()); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +15,7 @@ import (
 type target struct {
 	path   string
 	legacy bool
-	shim   string // the command to put in front of it; "": none
+	front  []string // the command line to put in front of its own, if any
 }
 
 func (t target) args() []string {
@@ -78,10 +79,7 @@ const lineBuffer = 128 << 10
 
 // start runs the server and does the opening exchange.
 func (t target) start() (*process, error) {
-	argv := append([]string{t.path}, t.args()...)
-	if t.shim != "" {
-		argv = append([]string{t.shim, "run", "--"}, argv...)
-	}
+	argv := slices.Concat(t.front, []string{t.path}, t.args())
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
