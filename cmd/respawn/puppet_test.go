@@ -7,6 +7,7 @@ import (
 	"encoding/gob"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // The test binary is the server of these tests. It does nothing by itself: it tells
@@ -53,7 +55,7 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == "leftover":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Fprintln(os.NewFile(3, "ready"))
-		select {}
+		forever()
 	default:
 		if err := puppet(socket); err != nil {
 			fmt.Fprintln(os.Stderr, "puppet:", err)
@@ -61,6 +63,10 @@ func TestMain(m *testing.M) {
 		}
 	}
 }
+
+// forever is no empty select: without cgo the runtime would call that a deadlock
+// and exit.
+func forever() { time.Sleep(math.MaxInt64) }
 
 // echo answers each request at once, and its opening as the tests' server does.
 func echo() {
@@ -114,7 +120,7 @@ func puppet(socket string) error {
 		tell(report{EOF: true})
 		select {
 		case <-stubborn:
-			select {}
+			forever()
 		default:
 			os.Exit(0)
 		}
