@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,6 +22,7 @@ type Client struct {
 	cfg    Config
 	cache  cache
 	asks   asks
+	untold [3]atomic.Int32 // of each kind, the callbacks that wait to tell that it is stale
 }
 
 // Connect starts the server and returns once it serves. A failure of this first
@@ -234,6 +236,7 @@ type Stats struct {
 	LooseIDs       uint64 // answers whose id was spelled differently
 	ModernRequests uint64 // requests of a modern server, which may not make any
 	CallbackPanics uint64 // of callbacks and of progress listeners, each of them logged
+	Untold         uint64 // notifications that were dropped because 1,024 callbacks waited
 }
 
 // Stats returns the counters, summed over all incarnations.
@@ -241,6 +244,6 @@ func (c *Client) Stats() Stats {
 	n := &c.engine.Counters
 	return Stats{
 		n.Illegal.Load(), n.Stale.Load(), n.Noise.Load(), n.Malformed.Load(),
-		n.Unmatched.Load(), n.LooseIDs.Load(), n.Unanswered.Load(), n.Panics.Load(),
+		n.Unmatched.Load(), n.LooseIDs.Load(), n.Unanswered.Load(), n.Panics.Load(), n.Untold.Load(),
 	}
 }

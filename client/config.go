@@ -62,7 +62,9 @@ var (
 // The callbacks, whose names begin with On, run one after the other, in the order
 // of what they tell, on a goroutine of their own and under no lock. They may call
 // anything of the client, Close included. A slow one delays only those after it; a
-// panic in one goes to Logger.
+// panic in one goes to Logger. Of what a server says unasked (OnLog, OnNotification),
+// what comes while 1,024 callbacks wait is dropped, logged and counted; changes of
+// listings are told together then.
 type Config struct {
 	// Budget says how many deaths are forgiven. Default: policy.Contract() for a
 	// process, policy.Unlimited() over HTTP.
@@ -133,7 +135,8 @@ type Config struct {
 	// Clock is the source of time. Default: the real one. A clock.Mock only works
 	// inside a testing/synctest bubble.
 	Clock clock.Clock
-	// Logger hears what was survived. Default: slog.Default().
+	// Logger hears what was survived. It is called where things happen, so its handler
+	// must not block for long. Default: slog.Default().
 	Logger *slog.Logger
 
 	// OnTransition is told each change of state, before what follows from it.
@@ -149,7 +152,7 @@ type Config struct {
 	// OnLog is told each notifications/message of the server.
 	OnLog func(*mcp.LoggingMessageParams)
 	// OnNotification is told what no call, no modern subscription and no other
-	// callback takes.
+	// callback takes, and changes of listings also as they came.
 	OnNotification func(Notification)
 }
 

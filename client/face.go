@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/segmentio/encoding/json"
@@ -24,10 +25,10 @@ func (f *face) Take(ctx context.Context, gen uint64, m engine.Incoming, reply fu
 	case m.Method == "notifications/message" && f.cfg.OnLog != nil:
 		var p mcp.LoggingMessageParams
 		if json.Unmarshal(m.Params, &p) == nil {
-			f.engine.Tell(func() { f.cfg.OnLog(&p) })
+			f.engine.Offer(func() { f.cfg.OnLog(&p) })
 		}
 	case f.cfg.OnNotification != nil:
-		f.engine.Tell(func() {
+		f.engine.Offer(func() {
 			f.cfg.OnNotification(Notification{Method: m.Method, Params: m.Params, Generation: gen})
 		})
 	}
@@ -44,12 +45,14 @@ const (
 	Resources Kind = "resources"
 )
 
+var kinds = []Kind{Tools, Prompts, Resources}
+
 // Serves makes everything stale that an earlier incarnation said.
 func (f *face) Serves(_ uint64, first bool) {
 	if first {
 		return
 	}
-	for _, k := range []Kind{Tools, Prompts, Resources} {
+	for _, k := range kinds {
 		f.stale(k)
 	}
 }
@@ -70,7 +73,20 @@ func (f *face) Changed(method, uri string) {
 
 func (f *face) stale(k Kind) {
 	f.cache.drop(func(key cacheKey) bool { return key.kind() == k })
-	if f.cfg.OnListChanged != nil {
-		f.engine.Tell(func() { f.cfg.OnListChanged(k) })
+	if f.cfg.OnListChanged == nil {
+		return
 	}
+	untold := &f.untold[slices.Index(kinds, k)]
+	if untold.Add(1) > maxUntold { // one of those that wait says the same
+		untold.Add(-1)
+		return
+	}
+	f.engine.Tell(func() {
+		untold.Add(-1)
+		f.cfg.OnListChanged(k)
+	})
 }
+
+// maxUntold is how many callbacks may wait to tell that a kind is stale. More say
+// nothing more, and a server may announce changes as fast as it can write.
+const maxUntold = 64

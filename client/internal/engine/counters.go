@@ -12,4 +12,5 @@ type Counters struct {
 	LooseIDs   atomic.Uint64 // answers whose id was spelled differently ("5" or 5.0 for 5)
 	Unanswered atomic.Uint64 // requests of a modern peer, which the spec forbids
 	Panics     atomic.Uint64 // panics of callbacks
+	Untold     atomic.Uint64 // notifications that callbacks were too slow for
 }

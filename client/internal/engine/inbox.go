@@ -1,6 +1,9 @@
 package engine
 
-import "sync"
+import (
+	"log/slog"
+	"sync"
+)
 
 // inbox is the loop's queue. It is unbounded so that posting never blocks, which
 // is what lets a transport's goroutine, a timer and a callback all post freely;
@@ -38,12 +41,32 @@ type dispatcher struct {
 	mu      sync.Mutex
 	queue   []func()
 	running bool
+	full    bool      // the last that was offered was not taken
 	panicky func(any) // told of a panic; the next callback runs all the same
 }
 
 func (d *dispatcher) do(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.add(f)
+}
+
+// offer is do unless so many wait already, and reports whether it was, or whether
+// it is the first that was not since.
+func (d *dispatcher) offer(f func()) (taken, first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.queue) >= maxOffered {
+		first, d.full = !d.full, true
+		return false, first
+	}
+	d.full = false
+	d.add(f)
+	return true, false
+}
+
+// add queues a callback. mu is held.
+func (d *dispatcher) add(f func()) {
 	d.queue = append(d.queue, f)
 	if !d.running {
 		d.running = true
@@ -78,3 +101,20 @@ func guard(f func(), told func(any)) {
 
 // Tell runs a callback of the owner after those before it.
 func (e *Engine) Tell(f func()) { e.tell.do(f) }
+
+// maxOffered is how many callbacks may wait before the peer's chatter is dropped: as
+// many as notifications may wait for a stream.
+const maxOffered = maxDeliveries
+
+// Offer is Tell for what the peer says unasked, as often as it likes: it is dropped
+// and counted while too many callbacks wait.
+func (e *Engine) Offer(f func()) {
+	taken, first := e.tell.offer(f)
+	if taken {
+		return
+	}
+	e.Counters.Untold.Add(1)
+	if first {
+		e.log(slog.LevelWarn, "the server says more than the callbacks can take, and some of it is dropped", "waiting", maxOffered)
+	}
+}
