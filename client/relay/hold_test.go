@@ -413,3 +413,44 @@ func TestRelay_Rule3_AnAnswerOverTheLimitIsAnsweredByAnError(t *testing.T) {
 		}
 	})
 }
+
+func TestRelay_Rule5_AStreamThatNeverWasOpenIsHeldLikeAnyRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"h","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+		listen := func(id string) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`, id, meta)
+		}
+		s := &server{on: func(l *life, m message) error {
+			switch {
+			case l.gen == 2: // it starts and does not serve
+			case m.Method == "server/discover":
+				l.Write(0, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}}`, m.ID))
+			case m.Method == "subscriptions/listen":
+				l.Write(0, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID))
+			}
+			return nil
+		}}
+		h := start(t, s, relay.Config{Budget: after(t, time.Second), StartTimeout: time.Minute})
+		h.say(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{`+meta+`}}`, listen(`"open"`))
+		expect(t, "the opening", h.brief(), []string{
+			`"d": {"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}`, "subscriptions/acknowledged",
+		})
+		s.kill()
+		synctest.Wait()
+		h.say(listen(`"late"`))
+		sleep(20*time.Second - 1)
+		expect(t, "just before", h.brief(), nil)
+		sleep(1)
+		expect(t, "after 20 s", h.brief(), []string{`"late": -31002, not executed, attempt 0`})
+		s.took()
+		sleep(time.Hour)
+		var listens []string
+		for _, line := range s.took() {
+			if strings.Contains(line, "subscriptions/listen") {
+				listens = append(listens, line)
+			}
+		}
+		expect(t, "the third server is asked for the one that was open", listens, []string{"3 " + listen(`"open"`)})
+		expect(t, "and what may have changed is told once", h.brief(), []string{"tools/list_changed"})
+	})
+}

@@ -284,7 +284,7 @@ func (r *Relay) listen(m *message) {
 		return
 	}
 	raw := engine.RawStream{
-		ID: m.id, Frame: m.frame,
+		ID: m.id, Frame: m.frame, Hold: r.hold(),
 		Over: func(reply engine.Reply, f *engine.Failure) { r.over(m, reply, f) },
 		// What the stream told of may have changed while it was not open.
 		Again: func(f engine.Filter) { r.tellChanges(f.Tools, f.Prompts, f.Resources, f.URIs, m.id) },

@@ -112,6 +112,7 @@ func (e *Engine) Listen(f Filter, wait bool, told func(Incoming, uint64)) (*Stre
 type RawStream struct {
 	ID    string // the wire id's JSON text
 	Frame []byte
+	Hold  time.Duration // how long it may wait for its first opening while nobody serves; 0: for ever
 	Over  func(Reply, *Failure)
 	// Again hears what a later acknowledgement grants, after that itself if it is
 	// told. Like told it must not block.

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/segmentio/encoding/json"
+
 	"github.com/respawn-mcp/respawn/fsm"
 	"github.com/respawn-mcp/respawn/transports"
-	"github.com/segmentio/encoding/json"
 )
 
 // listen registers a new stream. While nobody serves it is as if it had been
@@ -28,7 +29,21 @@ func (e *Engine) listen(s *Stream) {
 	}
 	s.ready = true
 	s.step(fsm.Lost)
+	e.holdStream(s)
 	e.use()
+}
+
+// holdStream bounds how long a stream that never was open waits for an incarnation.
+// One that was is a promise to its owner, and waits as long as there may be one.
+func (e *Engine) holdStream(s *Stream) {
+	if _, ever := s.Acknowledged(); ever || s.raw == nil || s.raw.Hold <= 0 {
+		return
+	}
+	f := &Failure{Kind: KindNotServing, Method: methodListen, Outcome: OutcomeUnknown, After: s.raw.Hold, Cause: errHeldLong}
+	if s.openings == 0 {
+		f.Outcome = NotExecuted
+	}
+	s.timer.t = e.after(s.raw.Hold, evStreamClose{s: s, err: f})
 }
 
 // step moves a stream's own machine, and reports whether it moved.
@@ -156,6 +171,7 @@ func (e *Engine) retryStream(s *Stream, f *Failure) {
 			tries = 0 // an acknowledgement alone is no success: a server may end each one at once
 		}
 		e.loseStream(s)
+		s.timer.stop()
 		s.ready, s.tries, s.missed = false, tries, true
 		d := max(e.StreamBackoff.Delay(max(tries, 1), e.rnd()), f.floor(e.Clock.Now()))
 		e.log(slog.LevelWarn, "a stream is opened again", "stream", s.ID, "cause", f, "delay", d)
@@ -192,6 +208,7 @@ func (e *Engine) loseStream(s *Stream) {
 	}
 	s.step(fsm.Lost)
 	s.timer.stop()
+	e.holdStream(s)
 	s.ready, s.asked, s.tries = true, 0, 0
 	s.mu.Lock()
 	s.call = nil
