@@ -207,9 +207,6 @@ func (cfg *Config) options(f transports.Factory) (engine.Options, error) {
 	if f.Shape == transports.Posts { // one process needs no jitter, many clients of one server do
 		o.Rand = rand.Float64
 	}
-	if o.StreamBackoff == (policy.Backoff{}) {
-		o.StreamBackoff = policy.Backoff{Base: 250 * time.Millisecond, Factor: 2, Cap: 30 * time.Second}
-	}
 	o.MaxHeld = cmp.Or(cfg.MaxHeld, DefaultMaxHeld)
 	o.MaxHeldBytes = cmp.Or(cfg.MaxHeldBytes, DefaultMaxHeldBytes)
 	if o.Clock == nil {

@@ -87,11 +87,18 @@ func New(o Options) *Engine {
 		Options: o, inbox: newInbox(), calls: newTable(o.FirstID),
 		up: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 	}
+	if e.StreamBackoff == (policy.Backoff{}) {
+		e.StreamBackoff = streamBackoff
+	}
 	e.calls.renames = o.Factory.Shape == transports.Posts
 	e.tell.panicky = e.panicked
 	e.setStreams(nil)
 	return e
 }
+
+// streamBackoff is before each new try at what a peer that is not known to be dead
+// refused, broke or was not there for. A wait of nothing would be a storm.
+var streamBackoff = policy.Backoff{Base: 250 * time.Millisecond, Factor: 2, Cap: 30 * time.Second}
 
 // Start spawns the first incarnation and returns at once.
 func (e *Engine) Start() {

@@ -97,7 +97,7 @@ func (g *getStream) decided() {
 // startedGet opens the stream for an opening exchange, and tells it when the first
 // try is decided.
 func (e *Engine) startedGet(ev evStartGet) {
-	if e.cur == ev.inc && e.machine.State() == fsm.Starting {
+	if e.cur == ev.inc && !e.machine.State().Terminal() && !ev.inc.retired { // serving, if its owner ran the opening
 		e.openGet(ev.inc)
 	}
 	close(ev.sent)

@@ -36,7 +36,7 @@ type Options struct {
 	DrainTimeout      time.Duration // close to the end of calls in flight
 	RequestTimeout    time.Duration // without progress
 	MaxRequestTimeout time.Duration // whatever the progress
-	StreamBackoff     policy.Backoff
+	StreamBackoff     policy.Backoff // zero: streamBackoff
 	Liveness          Liveness
 
 	// Open runs the opening exchange of an incarnation. Default: the engine's own,
