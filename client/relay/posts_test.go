@@ -201,4 +201,3 @@ func TestRelay_OverHTTPNothingIsTriedAgainWithoutAWait(t *testing.T) {
 		})
 	})
 }
-

@@ -31,11 +31,11 @@ type Options struct {
 	WaitForReady bool
 	Distrust     bool // annotations count for nothing
 
-	StartTimeout      time.Duration // spawn to up
-	ProbeTimeout      time.Duration // era probe to the initialize that follows its silence
-	DrainTimeout      time.Duration // close to the end of calls in flight
-	RequestTimeout    time.Duration // without progress
-	MaxRequestTimeout time.Duration // whatever the progress
+	StartTimeout      time.Duration  // spawn to up
+	ProbeTimeout      time.Duration  // era probe to the initialize that follows its silence
+	DrainTimeout      time.Duration  // close to the end of calls in flight
+	RequestTimeout    time.Duration  // without progress
+	MaxRequestTimeout time.Duration  // whatever the progress
 	StreamBackoff     policy.Backoff // zero: streamBackoff
 	Liveness          Liveness
 
