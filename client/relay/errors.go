@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/segmentio/encoding/json"
@@ -44,6 +45,9 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 		data.Outcome = "not executed"
 		code, advice = CodeNotDelivered, "The call did not run: making it again is safe."
 	}
+	if m.method == methodInitialize || m.method == methodDiscover {
+		advice = "Nothing was agreed on: making it again is safe."
+	}
 	what := "the MCP server %q went away before it answered %s."
 	switch {
 	case f.Kind == engine.KindExhausted || f.Kind == engine.KindClosed || r.engine.State().Terminal():
@@ -57,6 +61,9 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 		what = "the MCP server %q could not be reached for %s."
 	case f.Kind == engine.KindRejected || f.Kind == engine.KindSession:
 		what = "the MCP server %q refused %s by HTTP."
+		if refusal := new(engine.RejectedError); errors.As(f.Cause, &refusal) {
+			what = "the MCP server %q refused %s by HTTP (status " + strconv.Itoa(refusal.Status) + ")."
+		}
 	case f.Kind == engine.KindTooLarge:
 		what = "the answer of the MCP server %q to %s is too large to be passed on."
 	case f.Kind == engine.KindBroken:

@@ -265,6 +265,7 @@ func (r *Relay) cancel(m *message) {
 		stream.Close()
 	}
 	r.forget(id)
+	r.settled(target) // a probe is offered to nobody any more
 	if live {
 		r.engine.Post(engine.Request{
 			Method: m.method, Params: m.params, Frame: m.frame, Notify: true, Pin: gen,

@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/encoding/json"
 
 	"github.com/respawn-mcp/respawn/client/internal/engine"
+	"github.com/respawn-mcp/respawn/policy"
 )
 
 // record is the opening exchange that the host and a server agreed on.
@@ -119,18 +120,53 @@ func (r *Relay) settled(m *message) {
 	r.openings = slices.DeleteFunc(r.openings, func(x *message) bool { return x == m })
 }
 
-// unanswered deals with an opening exchange whose server died. An initialize waits
-// for the next server, unless another one was agreed on meanwhile; a probe of the
-// host's is the host's to repeat.
+// unanswered deals with an opening exchange that got no answer. Where the server is
+// gone, an initialize waits for the next one, unless another was agreed on meanwhile;
+// a probe of the host's is the host's to repeat. One that can't be reached is tried
+// again, for as long as any request is held. Every other failure leaves the server
+// where it is, so that nobody would come to wait for: the host hears of it.
 func (r *Relay) unanswered(m *message, f *engine.Failure) {
+	gone := f.Kind == engine.KindDied || f.Kind == engine.KindExhausted || f.Kind == engine.KindClosed
 	r.mu.Lock()
 	m.lost = f
 	again := m.method == methodInitialize && r.record == nil
 	r.mu.Unlock()
-	if !again {
-		r.settled(m)
-		r.answer(m, r.failure(m, f))
+	switch {
+	case gone && again, f.Kind == engine.KindUnreachable && r.tryAgain(m, f):
+		return
+	case !gone:
+		r.cfg.Logger.Warn("the host's opening exchange got no answer", "peer", r.label, "method", m.method, "err", f)
 	}
+	r.settled(m)
+	r.answer(m, r.failure(m, f))
+}
+
+// tryAgain has an opening exchange that reached nobody offered again after a while,
+// and reports whether that is within the time that a request is held.
+func (r *Relay) tryAgain(m *message, f *engine.Failure) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.cfg.Clock.Now()
+	if m.since.IsZero() {
+		m.since = now
+		r.cfg.Logger.Warn("the server can't be reached and is tried again", "peer", r.label, "method", m.method, "err", f)
+	}
+	m.missed++
+	wait := policy.PatientDelay().Delay(m.missed+1, 0) // the first at once would be no other try
+	left := m.since.Add(r.hold()).Sub(now)
+	if r.hold() > 0 && left <= 0 {
+		return false
+	}
+	if r.hold() > 0 {
+		wait = min(wait, left)
+	}
+	r.cfg.Clock.AfterFunc(wait, func() {
+		r.mu.Lock()
+		m.asked = false
+		r.mu.Unlock()
+		r.wake()
+	})
+	return true
 }
 
 // giveUpOpenings answers the opening exchanges that no server will answer any more.

@@ -114,9 +114,11 @@ type message struct {
 	token  string // its progress token's JSON text; "" for none
 
 	// Of an opening exchange. The relay's mutex guards them.
-	asked bool            // the current server was given it
-	tries int             // how many servers were
-	lost  *engine.Failure // how the last of them failed it
+	asked  bool            // the current server was given it
+	tries  int             // how many servers were
+	lost   *engine.Failure // how the last of them failed it
+	since  time.Time       // when it first reached nobody
+	missed int             // ... and how often it did
 }
 
 // New starts the server behind f. toHost takes each message for the host; it is

@@ -23,7 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server is a scripted peer: on answers a frame, and an error kills it.
 type server struct {
-	on func(l *life, m message) error
+	on    func(l *life, m message) error
+	shape transports.Shape
 
 	mu    sync.Mutex
 	lives int
@@ -42,6 +43,7 @@ type message struct {
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
 	frame  string
+	ref    uint64 // of the exchange that it came by, on Posts
 }
 
 func (s *server) serve(ctx context.Context, c *memory.Conn) error {
@@ -67,11 +69,17 @@ func (s *server) serve(ctx context.Context, c *memory.Conn) error {
 		if err != nil {
 			return err
 		}
+		if out.Op == transports.OpListen {
+			c.Emit(transports.Rejected{Ref: out.Ref, Status: 405})
+			continue
+		}
 		var m message
 		if err := json.Unmarshal(out.Frame, &m); err != nil {
 			return err
 		}
-		m.frame = string(out.Frame)
+		if m.frame = string(out.Frame); s.shape == transports.Posts {
+			m.ref = out.Ref
+		}
 		s.mu.Lock()
 		s.log = append(s.log, fmt.Sprintf("%d %s", l.gen, m.frame))
 		s.mu.Unlock()
@@ -120,7 +128,7 @@ func start(t *testing.T, s *server, cfg relay.Config) *host {
 	t.Helper()
 	h := &host{}
 	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	r, err := relay.New(memory.Factory(transports.Pipe, "scripted", s.serve), func(frame []byte) {
+	r, err := relay.New(memory.Factory(s.shape, "scripted", s.serve), func(frame []byte) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.got = append(h.got, string(frame))
@@ -140,11 +148,14 @@ func start(t *testing.T, s *server, cfg relay.Config) *host {
 func legacy(l *life, m message) error {
 	switch m.Method {
 	case "initialize":
-		l.Write(0, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"s","version":"1"}}}`, m.ID))
+		l.Write(m.ref, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"s","version":"1"}}}`, m.ID))
 	case "tools/call":
 	default:
+		if len(m.ID) == 0 && m.ref != 0 {
+			l.Emit(transports.Sent{Ref: m.ref})
+		}
 		if len(m.ID) > 0 {
-			l.Write(0, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"gen":%d}}`, m.ID, l.gen))
+			l.Write(m.ref, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"gen":%d}}`, m.ID, l.gen))
 		}
 	}
 	return nil
