@@ -46,7 +46,9 @@ const ownIDs = 1 << 50
 // Config says how a [Relay] behaves. The zero value, and nil, work. A duration of
 // 0 means the default, a negative one means none.
 type Config struct {
-	Budget policy.Budget // default: policy.Patient(), over HTTP policy.Unlimited()
+	// Default: policy.Patient(), over HTTP policy.Unlimited(). Whatever it forgives, a
+	// *DriftError ends the relay, unless policy.Park has taken over.
+	Budget policy.Budget
 	Rules  policy.Rules  // default: policy.DefaultRules()
 	// NoRetry does not send lost reads again. By default they are, after their
 	// first and second death.
@@ -163,6 +165,7 @@ func (r *Relay) options(f transports.Factory) engine.Options {
 			o.Budget = policy.Unlimited()
 		}
 	}
+	o.Budget = faithful{o.Budget}
 	if f.Shape == transports.Posts {
 		o.Rand = rand.Float64
 	}
