@@ -44,6 +44,7 @@ func TestRelay_Rule7_AReplacementThatIsAnotherServerEndsItWhateverTheBudget(t *t
 		heard                 []string
 	}{
 		"the same":                 {"2025-11-25", same, policy.Unlimited(), true, fsm.Serving, served},
+		"the same in other words":  {"2025-11-25", "{\"tools\": {},\n\"a\": {\"c\": [], \"\\u0062\": 1.0}}", policy.Unlimited(), true, fsm.Serving, served},
 		"a version":                {"2025-06-18", same, policy.Unlimited(), false, fsm.Exhausted, given},
 		"a version, patiently":     {"2025-06-18", same, policy.Patient(), false, fsm.Exhausted, given},
 		"capabilities":             {"2025-11-25", other, policy.Unlimited(), true, fsm.Exhausted, given},

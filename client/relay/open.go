@@ -324,7 +324,7 @@ func (r *Relay) replay(ctx context.Context, o *engine.Opening, rec *record) (*en
 	if err != nil {
 		return nil, err
 	}
-	if rec.declared != nil && !bytes.Equal(compact(s.Capabilities), compact(rec.declared)) {
+	if rec.declared != nil && !engine.SameJSON(s.Capabilities, rec.declared) {
 		r.cfg.Logger.Warn("the replacement declares other capabilities than the host was told of",
 			"peer", r.label, "had", string(rec.declared), "has", string(s.Capabilities))
 		if r.cfg.ExitOnDrift {
@@ -332,14 +332,6 @@ func (r *Relay) replay(ctx context.Context, o *engine.Opening, rec *record) (*en
 		}
 	}
 	return s, nil
-}
-
-func compact(raw json.RawMessage) []byte {
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
-		return raw
-	}
-	return b.Bytes()
 }
 
 func (r *Relay) replayInitialize(ctx context.Context, o *engine.Opening, rec *record) (*engine.Session, error) {

@@ -49,7 +49,7 @@ type Config struct {
 	// Default: policy.Patient(), over HTTP policy.Unlimited(). Whatever it forgives, a
 	// *DriftError ends the relay, unless policy.Park has taken over.
 	Budget policy.Budget
-	Rules  policy.Rules  // default: policy.DefaultRules()
+	Rules  policy.Rules // default: policy.DefaultRules()
 	// NoRetry does not send lost reads again. By default they are, after their
 	// first and second death.
 	NoRetry bool

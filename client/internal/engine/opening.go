@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/segmentio/encoding/json"
@@ -55,14 +57,24 @@ func (s *Session) differs(before *Session) []string {
 	}{
 		{"era", s.Era == before.Era},
 		{"version", s.Version == before.Version},
-		{"serverInfo", string(s.Info) == string(before.Info)},
-		{"capabilities", string(s.Capabilities) == string(before.Capabilities)},
+		{"serverInfo", SameJSON(s.Info, before.Info)},
+		{"capabilities", SameJSON(s.Capabilities, before.Capabilities)},
 	} {
 		if !f.same {
 			what = append(what, f.name)
 		}
 	}
 	return what
+}
+
+// SameJSON reports whether two texts say the same value, in whatever words: the order
+// of fields and the spelling of numbers and strings tell nothing.
+func SameJSON(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // The errors that only a modern server sends (2026-07-28, basic/index, Error
