@@ -41,7 +41,7 @@ func (r *Relay) FromHost(frame []byte) {
 
 // one takes a message that is no batch. Over HTTP each is an exchange of its own, and
 // none may overtake the host's notifications/initialized (2025-11-25, lifecycle):
-// what comes while that is on its way waits for it.
+// what comes while that is on its way waits for it, as long as any request is held.
 func (r *Relay) one(frame []byte) {
 	r.mu.Lock()
 	if r.pausing {
@@ -53,12 +53,23 @@ func (r *Relay) one(frame []byte) {
 	r.take(frame)
 }
 
+// pause makes what comes wait for the host's notifications/initialized. mu is held.
+func (r *Relay) pause() {
+	if r.pausing = true; r.hold() > 0 {
+		r.pauseOver = r.cfg.Clock.AfterFunc(r.hold(), r.resume)
+	}
+}
+
 // resume takes what waited for the host's notifications/initialized.
 func (r *Relay) resume() {
+	r.resuming.Lock() // or one resume could overtake another
+	defer r.resuming.Unlock()
 	for {
 		r.mu.Lock()
 		if len(r.paused) == 0 {
-			r.pausing = false
+			if r.pausing = false; r.pauseOver != nil {
+				r.pauseOver.Stop()
+			}
 			r.mu.Unlock()
 			return
 		}
@@ -220,7 +231,9 @@ func (r *Relay) notification(m *message) {
 		r.mu.Lock() // so that a replay sends it, or finds it posted
 		defer r.mu.Unlock()
 		r.initialized = true
-		r.pausing = r.posts
+		if r.posts {
+			r.pause()
+		}
 	}
 	r.engine.Post(engine.Request{
 		Method: m.method, Params: m.params, ID: m.id, Frame: m.frame, Notify: true,

@@ -121,3 +121,34 @@ func TestRelay_OverHTTPACancelledProbeIsOfferedToNobody(t *testing.T) {
 		expect(t, "the host", h.heard(), nil)
 	})
 }
+
+func TestRelay_OverHTTPAnInitializedThatHangsHoldsWhatFollowsAsLongAsAnyRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{shape: transports.Posts, on: legacy, hangs: "notifications/initialized"}
+		h := start(t, s, relay.Config{})
+		h.say(initialize, initialized)
+		h.heard()
+		s.took()
+		h.say(call(1, "tools/list"), call(2, "ping"))
+		sleep(20*time.Second - 1)
+		expect(t, "the server before", methods(s.took()), nil)
+		sleep(1)
+		expect(t, "the server after", methods(s.took()), []string{"1 tools/list", "2 ping"})
+		h.say(call(3, "ping"))
+		expect(t, "the host", h.brief(), []string{`1: {"gen":1}`, `2: {"gen":1}`, `3: {"gen":1}`})
+	})
+}
+
+func TestRelay_OverHTTPWhatWaitsForAnInitializedAtTheEndIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{shape: transports.Posts, on: legacy, hangs: "notifications/initialized"}
+		h := start(t, s, relay.Config{})
+		h.say(initialize, initialized)
+		h.heard()
+		h.say(call(1, "tools/list"))
+		if err := h.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "the host", h.brief(), []string{"1: -31003, not executed, attempt 0"})
+	})
+}

@@ -98,13 +98,15 @@ type Relay struct {
 	initialized bool            // the host has sent notifications/initialized
 	pausing     bool            // over HTTP: its notifications/initialized is on its way
 	paused      [][]byte        // ... and what came after it
+	pauseOver   *clock.Timer    // ... and waits no longer then
 	live        map[string]*message
 	tokens      map[string]int // progress tokens in flight
 	streams     map[string]*engine.Stream
 	dialogs     map[string]dialog
 	dialogID    uint64
 
-	served atomic.Bool
+	resuming sync.Mutex // taken before mu
+	served   atomic.Bool
 }
 
 // message is one message of the host.
@@ -142,6 +144,7 @@ func New(f transports.Factory, toHost func(frame []byte), cfg *Config) (*Relay, 
 	r.engine.Start()
 	go func() {
 		<-r.engine.Done()
+		r.resume() // nothing is on its way any more
 		r.giveUpOpenings()
 		close(r.done)
 	}()
