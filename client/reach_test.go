@@ -60,6 +60,38 @@ func TestM13_ACallWithoutAConnectionFailsAtOnce(t *testing.T) {
 	}
 }
 
+// unsendable is a message that no connection carries.
+type unsendable struct{ error }
+
+func (unsendable) Permanent() bool { return true }
+
+// Nobody waits for what no other try can cure, the call itself least of all.
+func TestM13_AMessageThatCantBeSentIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &web{}
+		c := dial(t, w, client.Config{WaitForReady: true})
+		w.becomes(func(x *exchange) bool {
+			if x.Method != "tools/call" {
+				return false
+			}
+			x.Emit(transports.Unsent{Ref: x.Ref, Cause: unsendable{errors.New("too large")}})
+			return true
+		})
+		began := time.Now()
+		err := c.Call(t.Context(), "tools/call", nil, nil)
+		invalid := new(client.InvalidRequestError)
+		if !errors.As(err, &invalid) || !errors.Is(err, invalid.Err) || client.OutcomeOf(err) != client.NotExecuted {
+			t.Errorf("%v, %s", err, client.OutcomeOf(err))
+		}
+		if got := ask(t.Context(), c, "acme/other"); got != "answered" {
+			t.Error(got)
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("that took %s", d)
+		}
+	})
+}
+
 func TestM13_HeldCallsShareOneBackoffAndTheOldestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{}

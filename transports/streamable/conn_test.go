@@ -205,32 +205,82 @@ func TestT12_AConnectionThatDiedIdleIsReplaced(t *testing.T) {
 type deadPool struct {
 	next http.RoundTripper
 	dead int
+	same net.Conn // it gives this one out each time
+	hits int
 }
 
 func (d *deadPool) RoundTrip(r *http.Request) (*http.Response, error) {
+	d.hits++
 	if d.dead--; d.dead >= 0 {
-		httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Reused: true})
+		conn := d.same
+		if conn == nil {
+			conn = new(net.TCPConn)
+		}
+		httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Conn: conn, Reused: true})
 		r.Body.Close()
 		return nil, errReset
 	}
 	return d.next.RoundTrip(r)
 }
 
+// A connection that is given out again was not dead: what fails before anything is
+// sent would fail for ever.
 func TestT12_ARequestThatADeadConnectionDidNotTakeIsSentOnAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t, legacyServer(""))
-		conf := w.config()
-		conf.Client = &http.Client{Transport: &deadPool{next: w.client.Transport, dead: 3}}
-		l := live(t, conf.Factory())
-		l.send(request(1, modern, "tools/call"))
-		synctest.Wait()
-		l.want(message(1, answer(1)))
-		if n := w.count("POST"); n != 1 {
-			t.Errorf("%d POSTs arrived, want 1", n)
+	for _, tc := range []struct {
+		name string
+		pool deadPool
+		hits int
+		want transports.Event
+	}{
+		{"two are dead", deadPool{dead: 2}, 3, message(1, answer(1))},
+		{"all are", deadPool{dead: 1000}, 3, transports.Unsent{Ref: 1}},
+		{"it is the same one", deadPool{dead: 1000, same: new(net.TCPConn)}, 2, transports.Unsent{Ref: 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t, legacyServer(""))
+				tc.pool.next = w.client.Transport
+				conf := w.config()
+				conf.Client = &http.Client{Transport: &tc.pool}
+				l := live(t, conf.Factory())
+				l.send(request(1, modern, "tools/call"))
+				synctest.Wait()
+				l.want(tc.want)
+				if tc.pool.hits != tc.hits {
+					t.Errorf("it was tried %d times, want %d", tc.pool.hits, tc.hits)
+				}
+				cause := new(streamable.UnsentError)
+				if u, ok := l.got()[0].(transports.Unsent); ok && (!errors.As(u.Cause, &cause) || !errors.Is(cause, errReset) || cause.Permanent()) {
+					t.Errorf("unsent because of %v", u.Cause)
+				}
+				l.stop(errTestOver)
+				w.Close()
+			})
+		})
+	}
+}
+
+// Headers that HTTP/2 can't carry to this server fail before anything is sent, on a
+// connection that is well.
+func TestHeadersThatTheServerDoesNotTakeAreUnsentForGood(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	server := httptest.NewUnstartedServer(legacyServer(""))
+	server.EnableHTTP2, server.Config.MaxHeaderBytes = true, 8<<10
+	server.StartTLS()
+	defer server.Close()
+	l := live(t, streamable.Config{URL: server.URL, Client: server.Client()}.Factory())
+	got := l.watch()
+	for ref := range uint64(3) { // the server's settings come at once, but not before the first request
+		l.send(request(2*ref+1, modern, "ping"))
+		<-got
+		l.send(withHeader(request(2*ref+2, modern, "tools/call"), "Mcp-Param-A", strings.Repeat("x", 20<<10)))
+		cause := new(streamable.UnsentError)
+		if u, ok := (<-got).(transports.Unsent); !ok || !errors.As(u.Cause, &cause) || !cause.Permanent() {
+			t.Errorf("%#v, want an Unsent that no other try can cure", u)
 		}
-		l.stop(errTestOver)
-		w.Close()
-	})
+	}
+	l.stop(errTestOver)
+	server.Client().CloseIdleConnections()
 }
 
 func TestB036_T11_AnAnswerIsDeliveredAndCloseReturnsWhileTheServerKeepsTheStream(t *testing.T) {

@@ -24,6 +24,7 @@ func TestTheDocsTellTheBounds(t *testing.T) {
 	section, _, _ = bytes.Cut(section, []byte("\n## "))
 	want := map[string]string{
 		"(MaxQueued)":   size(transports.MaxQueued),
+		"(maxDead)":     fmt.Sprint(maxDead),
 		"(maxHops)":     fmt.Sprint(maxHops),
 		"(aliveEvery)":  aliveEvery.String(),
 		"(maxRetry)":    maxRetry.String(),

@@ -3,6 +3,7 @@ package streamable
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -49,6 +50,25 @@ func (e *ConnectError) Error() string {
 }
 
 func (e *ConnectError) Unwrap() error { return e.Err }
+
+// UnsentError is the cause of an Unsent: there was a connection, and nothing of the
+// message went out on it.
+type UnsentError struct {
+	Host string
+	Err  error
+}
+
+func (e *UnsentError) Error() string {
+	return fmt.Sprintf("streamable: nothing was sent to %s: %v", e.Host, e.Err)
+}
+
+func (e *UnsentError) Unwrap() error { return e.Err }
+
+// Permanent reports whether the same message would meet it again: its headers are
+// larger than the server takes by HTTP/2. net/http has no other name for that.
+func (e *UnsentError) Permanent() bool {
+	return strings.Contains(e.Err.Error(), "request header list larger than peer's advertised limit")
+}
 
 // AuthError says that the [Authorizer] failed. It is the cause of an Unsent, or
 // of the Rejected of a 401.

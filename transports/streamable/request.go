@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -78,11 +79,17 @@ func (r *request) hand(a *attempt) {
 	}
 }
 
+// maxDead is how many pooled connections in a row may prove dead. Before the last
+// try the factory's own pool is emptied, so that it makes a connection.
+const maxDead = 2
+
 // try makes one HTTP request. A pooled connection that proves dead before it took
 // anything costs another try: net/http leaves that to us, because it can't read
-// the body twice.
+// the body twice. One that is given out again is not dead: what failed was the
+// request, or something before it, and would fail again.
 func (r *request) try(ctx context.Context, target *url.URL, cred held) (*http.Response, error) {
-	for {
+	var last net.Conn
+	for dead := 1; ; dead++ {
 		a, req := r.build(target, cred)
 		resp, err := r.t.s.roundTrip(req.WithContext(httptrace.WithClientTrace(ctx, a.trace())))
 		switch {
@@ -90,9 +97,13 @@ func (r *request) try(ctx context.Context, target *url.URL, cred held) (*http.Re
 			return resp, nil
 		case !a.unsent():
 			return nil, err
-		case a.reused && ctx.Err() == nil:
-		default:
+		case a.conn == nil || ctx.Err() != nil:
 			return nil, &noConnection{&ConnectError{Host: target.Host, Err: err}}
+		case !a.reused || a.conn == last || dead > maxDead:
+			return nil, &noConnection{&UnsentError{Host: target.Host, Err: err}}
+		}
+		if last = a.conn; dead == maxDead && r.t.s.own != nil {
+			r.t.s.own.CloseIdleConnections()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +46,14 @@ func (e *Engine) unreachable(inc *incarnation, ev transports.Unsent) {
 	}
 	c.unsent = true
 	f := &Failure{Kind: KindUnreachable, Gen: inc.gen, Cause: ev.Cause}
-	if c.opened == nil && !c.probe && c.stream == nil {
+	var p interface{ Permanent() bool }
+	switch {
+	case c.opened != nil, c.probe, c.stream != nil:
+	case errors.As(ev.Cause, &p) && p.Permanent(): // it is the message, so another try meets it again
+		if !c.wrote {
+			f.Kind = KindInvalid
+		}
+	default:
 		l := e.loss(c, policy.Unsent)
 		l.MayWait = c.Wait // what was sent before and is sent again may not wait for that
 		f = e.retain(c, e.Rules.Decide(l).Action, f)
