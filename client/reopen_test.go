@@ -88,6 +88,42 @@ func TestS42_AnOpeningThatFailsOnALiveServerIsTriedAgainWithBackoff(t *testing.T
 	}
 }
 
+// A server that was away answers late, as one that is told of a cancellation may:
+// that is no answer to the request that took the place of the first.
+func TestS42_ALateAnswerToAnOpeningThatWasGivenUpEndsNoOther(t *testing.T) {
+	for _, answer := range []func(l *life, m message){
+		func(l *life, m message) { l.result(m, `{}`) },
+		func(l *life, m message) { l.fail(m, 0, "context canceled") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked []message
+			p := &peer{on: on("subscriptions/listen", func(l *life, m message) error {
+				if asked = append(asked, m); len(asked) == 2 {
+					l.ack(m, `{"toolsListChanged":true}`)
+				}
+				return nil
+			})}
+			d := &diary{}
+			c := connect(t, p, client.Config{RequestTimeout: time.Second})
+			s := listen(t, c, client.Filter{Tools: true}, d)
+			pass(time.Minute)
+			if len(asked) != 2 || string(asked[0].ID) == string(asked[1].ID) {
+				t.Fatalf("asked by %v", asked)
+			}
+			answer(p.last(), asked[0])
+			synctest.Wait()
+			if got := ended(t, s); got != "goes on" {
+				t.Errorf("the subscription %s", got)
+			}
+			p.last().Write(0, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, asked[1].ID))
+			synctest.Wait()
+			if got := d.read(); len(got) != 1 {
+				t.Errorf("it heard %v", got)
+			}
+		})
+	}
+}
+
 // The server is known to be dying, or dies, while it is asked.
 func TestS42_ADeathDuringTheOpeningDoesNotEndAStream(t *testing.T) {
 	for _, legacy := range []bool{false, true} {

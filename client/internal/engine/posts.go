@@ -59,13 +59,7 @@ func (inc *incarnation) exchange(ev transports.Message) {
 		e.log(slog.LevelWarn, "an exchange was answered with another's id", "gen", inc.gen, "id", string(env.ID), "method", c.Method)
 		return
 	}
-	reply := replyOf(inc, &env, ev.Frame)
-	if c.ID != "" && c.ID != string(env.ID) {
-		reply.Frame = withID(ev.Frame, &env, c.ID)
-		if c.stream != nil {
-			reply.Frame = underHandle(reply.Frame, c.ID)
-		}
-	}
+	reply := c.replyOf(inc, &env, ev.Frame)
 	if c.Method == methodListTools { // long enough to read that nobody else should wait
 		t.mu.Unlock()
 		e.learnTools(inc, c, &reply)

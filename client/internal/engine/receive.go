@@ -81,9 +81,21 @@ func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
 		e.Counters.Unmatched.Add(1)
 		return
 	}
-	e.complete(c, replyOf(inc, env, frame))
+	e.complete(c, c.replyOf(inc, env, frame))
 	t.mu.Unlock()
 	c.tell()
+}
+
+// replyOf is the answer to a call, under the id that its owner knows it by.
+func (c *call) replyOf(inc *incarnation, env *Envelope, frame []byte) Reply {
+	reply := replyOf(inc, env, frame)
+	if c.ID != "" && c.ID != string(env.ID) {
+		reply.Frame = withID(frame, env, c.ID)
+		if c.stream != nil {
+			reply.Frame = underHandle(reply.Frame, c.ID)
+		}
+	}
+	return reply
 }
 
 func replyOf(inc *incarnation, env *Envelope, frame []byte) Reply {

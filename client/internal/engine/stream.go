@@ -51,6 +51,7 @@ type Stream struct {
 	snap     fsm.Snapshot
 	tries    int       // openings in a row that did not last
 	openings int       // in all
+	askedIn  uint64    // the incarnation that was asked last
 	since    time.Time // when it was acknowledged
 	missed   bool      // something may have changed that no recovery tells
 	timer    timer

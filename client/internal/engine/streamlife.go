@@ -99,11 +99,15 @@ func (e *Engine) openStream(s *Stream) {
 	if s.raw != nil {
 		c.ID, c.Frame = s.ID, s.raw.Frame
 	}
+	// A request that is sent again on the same incarnation may not have the id of the
+	// first, which is not answered yet, or may be late (2026-07-28, basic, Requests).
+	again := s.askedIn == e.cur.gen
+	s.askedIn = e.cur.gen
 	switch s.openings++; {
-	case e.Factory.Shape == transports.Pipe, s.raw != nil && s.openings == 1:
+	case e.Factory.Shape == transports.Pipe && !again, s.raw != nil && s.openings == 1:
 		c.id = s.ID
-	case s.raw != nil: // on Posts each opening is a request of its own, behind the same handle
-		c.id = e.calls.newID()
+	case s.raw != nil: // its owner knows it by the handle's, whatever the wire says
+		c.id = e.calls.alias()
 	}
 	s.mu.Lock()
 	s.call = c

@@ -120,10 +120,11 @@ func (t *table) renew(c *call) {
 	}
 }
 
-// newID is an id that no request has had.
-func (t *table) newID() string {
+// alias is an id that no request has had, for one that its owner knows by another.
+func (t *table) alias() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.renames = true
 	t.serial++
 	return idText(t.firstID + t.serial)
 }
