@@ -136,6 +136,11 @@ func (c *Client) do(ctx context.Context, r Request, pin uint64) (Response, error
 		reply, fail := c.engine.Do(ctx, req)
 		switch {
 		case fail != nil:
+			if round > 0 { // whatever became of this one, an earlier round ran
+				after := *fail
+				after.Outcome = engine.OutcomeUnknown
+				fail = &after
+			}
 			return Response{}, lost(fail)
 		case reply.Err != nil:
 			return Response{}, public(reply.Err)
@@ -236,7 +241,7 @@ type Stats struct {
 	LooseIDs       uint64 // answers whose id was spelled differently
 	ModernRequests uint64 // requests of a modern server, which may not make any
 	CallbackPanics uint64 // of callbacks and of progress listeners, each of them logged
-	Untold         uint64 // notifications that were dropped because 1,024 callbacks waited
+	Untold         uint64 // notifications that were dropped because 8,192 callbacks waited
 }
 
 // Stats returns the counters, summed over all incarnations.

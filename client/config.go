@@ -63,7 +63,7 @@ var (
 // of what they tell, on a goroutine of their own and under no lock. They may call
 // anything of the client, Close included. A slow one delays only those after it; a
 // panic in one goes to Logger. Of what a server says unasked (OnLog, OnNotification),
-// what comes while 1,024 callbacks wait is dropped, logged and counted; changes of
+// what comes while 8,192 callbacks wait is dropped, logged and counted; changes of
 // listings are told together then.
 type Config struct {
 	// Budget says how many deaths are forgiven. Default: policy.Contract() for a
@@ -225,12 +225,30 @@ func (cfg *Config) options(f transports.Factory) (engine.Options, error) {
 			cfg.OnReconnect(Reconnect{r.Generation, public(r.Cause), r.Downtime, r.Retried, r.Reopened, r.Changed, publicAll(r.Lost)})
 		}
 	}
-	if err := errors.Join(o.Rules.Validate(), o.StreamBackoff.Validate()); err != nil {
+	if err := errors.Join(o.Rules.Validate(), o.StreamBackoff.Validate(), cfg.validate()); err != nil {
 		return o, err
 	}
 	var err error
 	o.Hello, err = cfg.hello()
 	return o, err
+}
+
+// validate refuses what neither a default nor "none" can be meant by.
+func (cfg *Config) validate() error {
+	for _, f := range []struct {
+		name     string
+		negative bool
+	}{
+		{"MaxHeld", cfg.MaxHeld < 0},
+		{"MaxHeldBytes", cfg.MaxHeldBytes < 0},
+		{"Liveness.Timeout", cfg.Liveness.Timeout < 0},
+		{"Liveness.Misses", cfg.Liveness.Misses < 0},
+	} {
+		if f.negative {
+			return &ConfigError{Field: f.name, Why: "is negative"}
+		}
+	}
+	return nil
 }
 
 func (cfg *Config) hello() (engine.Hello, error) {

@@ -241,6 +241,15 @@ type InvalidRequestError struct {
 func (e *InvalidRequestError) Error() string { return fmt.Sprintf("client: %s: %v", e.Method, e.Err) }
 func (e *InvalidRequestError) Unwrap() error { return e.Err }
 
+// ConfigError says that a Config makes no sense. [Connect] returns it, and nothing
+// was started.
+type ConfigError struct {
+	Field string // of Config
+	Why   string
+}
+
+func (e *ConfigError) Error() string { return fmt.Sprintf("client: Config.%s %s", e.Field, e.Why) }
+
 // DecodeError says that an answer came and is not what its method promises.
 type DecodeError struct {
 	Method string

@@ -14,7 +14,7 @@ import (
 // A server may talk faster than callbacks listen. What waits is bounded, and what is
 // dropped is counted.
 func TestAServerThatTalksTooMuchForItsListenersCostsBoundedMemory(t *testing.T) {
-	const said, bound = 5000, 1024
+	const said, bound = 10000, 8192
 	for _, tt := range []struct {
 		what, frame string
 		listen      func(*client.Config, func())

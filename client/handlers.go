@@ -78,7 +78,7 @@ func handle[P, R any](ctx context.Context, raw json.RawMessage, h func(context.C
 	if result == nil {
 		return nil, errors.New("the handler returned nothing")
 	}
-	return json.Marshal(result)
+	return encode(result)
 }
 
 // withDefaults fills an accepted form with the defaults of the schema's properties
@@ -111,6 +111,10 @@ type asks struct {
 	open map[askKey]context.CancelFunc
 }
 
+// maxAsks is how many requests of a server handlers may work on: a server that asks
+// without end must not cost a goroutine each time.
+const maxAsks = 1024
+
 type askKey struct {
 	gen uint64
 	id  string
@@ -133,6 +137,12 @@ func (a *asks) take(ctx context.Context, cfg *Config, gen uint64, m engine.Incom
 	if a.open[key] != nil { // any answer would end the first (JSON-RPC 2.0, section 4: ids correlate)
 		a.mu.Unlock()
 		cancel()
+		return
+	}
+	if len(a.open) >= maxAsks {
+		a.mu.Unlock()
+		cancel()
+		reply(engine.Answer{Err: &engine.RPCError{Code: codeInternal, Message: "too many requests are being worked on"}})
 		return
 	}
 	a.open[key] = cancel

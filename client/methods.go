@@ -215,25 +215,25 @@ func call[R any](ctx context.Context, c *Client, method string, params any) (*R,
 }
 
 // encode turns params into JSON on one line. Map keys are sorted so that the same
-// params are the same bytes.
+// params are the same bytes. Raw JSON may be anywhere in them, from anybody: the
+// encoder copies it as it is, since it would recurse into it, and an overflow of the
+// stack can't be recovered; depth and validity are looked at afterwards.
 func encode(params any) (json.RawMessage, error) {
 	raw, ok := params.(json.RawMessage)
-	foreign := raw
-	if call, is := params.(*mcp.CallToolParams); is {
-		foreign, _ = call.Arguments.(json.RawMessage)
-	}
-	switch {
-	case params == nil || ok && len(raw) == 0:
+	if params == nil || ok && len(raw) == 0 {
 		return nil, nil
-	case engine.TooDeep(foreign): // before anything here recurses into it: an overflow can't be recovered
-		return nil, errTooDeep
-	case ok && !json.Valid(raw):
-		return nil, errNotJSON
-	case !ok:
+	}
+	if !ok {
 		var err error
-		if raw, err = json.Append(nil, params, json.SortMapKeys); err != nil {
+		if raw, err = json.Append(nil, params, json.SortMapKeys|json.TrustRawMessage); err != nil {
 			return nil, err
 		}
+	}
+	switch {
+	case engine.TooDeep(raw):
+		return nil, errTooDeep
+	case !json.Valid(raw):
+		return nil, errNotJSON
 	}
 	if bytes.IndexByte(raw, '\n') < 0 {
 		return raw, nil

@@ -216,8 +216,11 @@ func TestB088_TheFilterAskedForIsNotTheOneThatWasAcknowledged(t *testing.T) {
 		pass(2 * time.Second)
 		id := s.ID()
 		var want []string
-		for _, gen := range []int{1, 2, 2, 3} {
-			want = append(want, fmt.Sprintf("%d: %s %s", gen, id, everythingJSON))
+		for _, w := range []struct {
+			gen int
+			id  string
+		}{{1, id}, {2, id}, {2, "4"}, {3, id}} { // on a live server the first may still be answered
+			want = append(want, fmt.Sprintf("%d: %s %s", w.gen, w.id, everythingJSON))
 		}
 		if diff := cmp.Diff(want, asked(t, p)); diff != "" {
 			t.Errorf("asked for: %s", diff)

@@ -102,9 +102,9 @@ func guard(f func(), told func(any)) {
 // Tell runs a callback of the owner after those before it.
 func (e *Engine) Tell(f func()) { e.tell.do(f) }
 
-// maxOffered is how many callbacks may wait before the peer's chatter is dropped: as
-// many as notifications may wait for a stream.
-const maxOffered = maxDeliveries
+// maxOffered is how many callbacks may wait before the peer's chatter is dropped: more
+// than a burst, and bounded.
+const maxOffered = 8 << 10
 
 // Offer is Tell for what the peer says unasked, as often as it likes: it is dropped
 // and counted while too many callbacks wait.

@@ -3,7 +3,9 @@ package engine
 import (
 	"bytes"
 	"log/slog"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/segmentio/encoding/json"
 
@@ -101,12 +103,30 @@ func (c *call) replyOf(inc *incarnation, env *Envelope, frame []byte) Reply {
 func replyOf(inc *incarnation, env *Envelope, frame []byte) Reply {
 	reply := Reply{Gen: inc.gen, Result: env.Result, Frame: frame}
 	if len(env.Error) > 0 && !bytes.Equal(env.Error, null) {
-		reply.Err, reply.Result = new(RPCError), nil
-		if err := json.Unmarshal(env.Error, reply.Err); err != nil {
-			reply.Err = &RPCError{Message: "unreadable error object: " + string(env.Error)}
-		}
+		reply.Err, reply.Result = errorOf(env.Error), nil
 	}
 	return reply
+}
+
+// errorOf reads an error object. Each member counts for itself: a code that is
+// written as -32602.0, or a message that is none, is no reason to lose the rest.
+func errorOf(raw json.RawMessage) *RPCError {
+	var o struct {
+		Code    json.RawMessage `json:"code"`
+		Message json.RawMessage `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	}
+	if _, err := json.Parse(raw, &o, json.DontMatchCaseInsensitiveStructFields); err != nil {
+		return &RPCError{Message: "unreadable error object: " + string(raw)}
+	}
+	e := &RPCError{Data: o.Data}
+	if f, err := strconv.ParseFloat(string(o.Code), 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		e.Code = int64(f)
+	}
+	if json.Unmarshal(o.Message, &e.Message) != nil {
+		e.Message = string(o.Message)
+	}
+	return e
 }
 
 // complete gives a call its answer. mu is held.
