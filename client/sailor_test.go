@@ -358,6 +358,9 @@ func (s *sailor) blow(x *exchange) bool {
 	case anError:
 		s.executes(x)
 		x.fail(-32603, "it failed", "")
+	case failed400:
+		s.executes(x)
+		x.reject(400, x.error(-32603, "it failed", ""))
 	}
 	return true
 }

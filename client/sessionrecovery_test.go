@@ -582,6 +582,11 @@ func TestH12_WhatIsInFlightOnTheOldSessionIsNotReplayed(t *testing.T) {
 		again        bool
 	}{
 		{"its answer still comes", "tools/call", client.Config{}, func(x *exchange) { x.result(`{}`) }, "answered", 0, false},
+		{"its error still comes, with 400", "tools/call", client.Config{}, func(x *exchange) { x.reject(400, x.error(-32050, "declined", "")) }, "the peer says -32050", 0, false},
+		{"its error still comes, with 401", "tools/call", client.Config{}, func(x *exchange) { x.reject(401, x.error(-32050, "declined", "")) }, "the peer says -32050", 0, false},
+		{"its error still comes, with 409", "tools/call", client.Config{}, func(x *exchange) { x.reject(409, x.error(-32050, "declined", "")) }, "the peer says -32050", 0, false},
+		{"its error comes and is cut", "tools/call", client.Config{}, func(x *exchange) { x.reject(400, x.error(-32050, "declined", "")[:40]) }, "outcome unknown: HTTP 400", 0, false},
+		{"the error of a read comes, with 400", "resources/read", client.Config{RetryLost: true}, func(x *exchange) { x.reject(400, x.error(-32050, "declined", "")) }, "the peer says -32050", 0, false},
 		{"its stream breaks", "tools/call", client.Config{}, func(x *exchange) { x.cut("7") }, "outcome unknown: stream broken", 0, false},
 		{"nothing comes", "tools/call", client.Config{}, func(*exchange) {}, "outcome unknown: " + transports.ErrRetired.Error(), 30 * time.Second, false},
 		{"nothing comes of a read", "resources/read", client.Config{}, func(*exchange) {}, "outcome unknown: " + transports.ErrRetired.Error(), 30 * time.Second, false},
@@ -618,6 +623,39 @@ func TestH12_WhatIsInFlightOnTheOldSessionIsNotReplayed(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A call that was answered by a refusal may bring the recovery, but is not made
+// again by it.
+func TestH12_WhoSuspectsByItsOwnAnswerIsNotSentAgain(t *testing.T) {
+	for _, status := range []int{400, 401, 409} {
+		for _, knows := range []bool{true, false} {
+			bubble(t, fmt.Sprintf("%d, the session is known %t", status, knows), func(t *testing.T) {
+				w := &web{legacy: true}
+				c := dial(t, w, client.Config{})
+				w.becomes(times(1, only("tools/call", func(x *exchange) {
+					if !knows {
+						w.forget() // while it runs
+					}
+					x.reject(status, x.error(-32050, "declined", ""))
+				})))
+				if got := ask(t.Context(), c, "tools/call"); got != "the peer says -32050" {
+					t.Error(got)
+				}
+				want := []string{"tools/call(S1)", "ping(S1)", "tools/call(S1)"}
+				if !knows {
+					want = slices.Concat(want[:2], recovery(2), []string{"tools/call(S2)"})
+				}
+				if got := ask(t.Context(), c, "tools/call"); got != "answered" {
+					t.Error(got)
+				}
+				synctest.Wait()
+				if diff := cmp.Diff(want, w.took()); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ const (
 	anError               // it ran, and the peer says that it failed
 	lateCut               // cutAfter, after a while
 	lateRefused           // refused, after a while
+	failed400             // anError, with the status of a forgotten session
 	endOfWeathers         //
 )
 

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 )
 
 // A listing may be megabytes of schemas of which a few hints are wanted, so
@@ -117,4 +118,24 @@ func sameID(v json.RawMessage, id string) bool {
 		return a == b
 	}
 	return string(v) == id
+}
+
+// meansID is sameID for peers that echo an id in another type: 7, "7" and 7.0 are
+// one.
+func meansID(v json.RawMessage, id string) bool {
+	if sameID(v, id) {
+		return true
+	}
+	a, errA := number(v)
+	b, errB := number(json.RawMessage(id))
+	return errA == nil && errB == nil && a == b
+}
+
+// number reads a number, or the text of one.
+func number(v json.RawMessage) (float64, error) {
+	s, ok := text(v)
+	if !ok {
+		s = string(v)
+	}
+	return strconv.ParseFloat(s, 64)
 }

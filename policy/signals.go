@@ -44,9 +44,15 @@ const (
 	Gone
 	// Alive: it still serves.
 	Alive
+	// SuspectAnswered: a probe has to settle it, but the body is the answer of
+	// its request, or may be: that one ran, and is not sent again whatever the
+	// probe says.
+	SuspectAnswered
 )
 
-func (s Signal) String() string { return name(s, "no signal", "suspicion", "gone", "alive") }
+func (s Signal) String() string {
+	return name(s, "no signal", "suspicion", "gone", "alive", "suspicion, and an answer")
+}
 
 // Judgement is a signal and one clause that says why.
 type Judgement struct {

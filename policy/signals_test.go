@@ -34,6 +34,9 @@ var (
 	perhapsMethod  = Judgement{Suspect, "it may be the method that is unknown, not the session"}
 	gone           = Judgement{Gone, "the server does not know the session"}
 	suspect        = Judgement{Suspect, "some servers answer a forgotten session so"}
+	suspectModern  = Judgement{Suspect, "a modern server refuses so before anything runs"}
+	suspectMet     = Judgement{SuspectAnswered, "it may be about the session, but who names the request has met it"}
+	unmatchedMet   = Judgement{SuspectAnswered, "the id may be this request's, spelled differently"}
 	otherReason    = Judgement{NoSignal, "refused for a reason that has nothing to do with sessions"}
 	unmatched      = Judgement{Suspect, "an error for no request may be about the session"}
 	nothing        = Judgement{NoSignal, "nothing points at the session"}
@@ -107,14 +110,45 @@ func TestH2_SomeRefusalsAreSuspicions(t *testing.T) {
 	for _, tc := range []judgeCase{
 		{"400, the official reference server", legacy(400, noSession), suspect},
 		{"400, no body", legacy(400, noBody), suspect},
-		{"400, an error for this request", legacy(400, ownError), suspect},
+		{"400, an error for another request", legacy(400, strings.Replace(ownError, `"id":7`, `"id":8`, 1)), suspect},
+		{"400, a page", legacy(400, html), suspect},
+		{"400, an error of a gateway's", legacy(400, restError), suspect},
+		{"400, a modern error for this request", legacy(400, unsupported), suspectModern},
+		{"400, a modern error for no request", legacy(400, headerMiss), suspectModern},
 		{"401", legacy(401, noBody), suspect},
 		{"409", legacy(409, html), suspect},
 		{"200, an error for id null", legacy(200, noSession), unmatched},
 		{"200, an error without an id", legacy(200, noID), unmatched},
-		{"200, an error for another id", legacy(200, textNotFound), unmatched},
+		{"200, an error for another id", legacy(200, `{"jsonrpc":"2.0","id":8,"error":{"code":1}}`), unmatched},
 		{"422, an error for no request", legacy(422, noSession), unmatched},
 	} {
+		tc.run(t)
+	}
+}
+
+// What may be the answer of its request is a suspicion, too, but the request is
+// not sent again for it.
+func TestH12_ARefusalThatNamesItsRequestIsAnAnswer(t *testing.T) {
+	var tests []judgeCase
+	for _, status := range []int{400, 401, 409} {
+		for name, body := range map[string]string{
+			"an error":              ownError,
+			"an error, id as text":  strings.Replace(ownError, `"id":7`, `"id":"7"`, 1),
+			"an error, id as 7.0":   strings.Replace(ownError, `"id":7`, `"id":7.0`, 1),
+			"an error, no jsonrpc":  `{"id":7,"error":{"code":-32001}}`,
+			"an error, no code":     `{"jsonrpc":"2.0","id":7,"error":{}}`,
+			"a result":              ownResult,
+			"an error that is cut":  ownError[:30],
+			"an id that is unclear": `{"jsonrpc":"2.0","id":7,"id":8,"error":{"code":-32001}}`,
+		} {
+			tests = append(tests, judgeCase{fmt.Sprint(status, ", ", name), legacy(status, body), suspectMet})
+		}
+	}
+	for _, tc := range append(tests,
+		judgeCase{"422, an error, id as text", legacy(422, textNotFound), unmatchedMet},
+		judgeCase{"404 is the specification's word for a session that is gone", legacy(404, ownError), gone},
+		judgeCase{"410 is the same", legacy(410, ownError), gone},
+	) {
 		tc.run(t)
 	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -26,8 +27,11 @@ var legacySignals = []signal{
 	{conds(not(on(RequestPOST))), NoSignal, "only a request is a witness: others fail for reasons of their own"},
 	{conds(status(404), methodNotFoundHere), Suspect, "it may be the method that is unknown, not the session"},
 	{conds(status(404, 410)), Gone, "the server does not know the session"},
+	{conds(status(400, 401, 409), modernError), Suspect, "a modern server refuses so before anything runs"},
+	{conds(status(400, 401, 409), mayAnswer), SuspectAnswered, "it may be about the session, but who names the request has met it"},
 	{conds(status(400, 401, 409)), Suspect, "some servers answer a forgotten session so"},
 	{conds(either(status(403, 405, 429), serverError)), NoSignal, "refused for a reason that has nothing to do with sessions"},
+	{conds(unmatchedError, mayAnswer), SuspectAnswered, "the id may be this request's, spelled differently"},
 	{conds(unmatchedError), Suspect, "an error for no request may be about the session"},
 	{nil, NoSignal, "nothing points at the session"},
 }
@@ -92,6 +96,16 @@ var (
 	}}
 	unmatchedError = Cond[seen]{"a JSON-RPC error that names no request", func(s seen) bool {
 		return s.answer.err && !sameID(s.answer.id, s.ID)
+	}}
+	// mayAnswer is wider than ownAnswer: to run a request twice is worse than to
+	// report an error that was about the session.
+	mayAnswer = Cond[seen]{"a body that names its id however spelled, or an object that is cut or ambiguous", func(s seen) bool {
+		body := bytes.TrimSpace(s.Body)
+		if len(body) == 0 || body[0] != '{' {
+			return false
+		}
+		members, ok := fields(parse(body))
+		return !ok || meansID(members["id"], s.ID)
 	}}
 	methodNotFoundHere = Cond[seen]{"-32601 naming its id", func(s seen) bool {
 		return s.answer.err && s.answer.code == codeMethodNotFound && sameID(s.answer.id, s.ID)

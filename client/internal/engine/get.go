@@ -200,7 +200,7 @@ func (e *Engine) getRejected(inc *incarnation, ev transports.Rejected) bool {
 	default:
 		e.getLost(g, retryAfter(ev.Header, e.Clock.Now()))
 		if policy.Judge(r).Signal == policy.Suspect {
-			e.suspect(inc, suspect{nil, ev})
+			e.suspect(inc, suspect{ev: ev})
 		}
 	}
 	return true

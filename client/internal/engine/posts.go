@@ -185,13 +185,14 @@ func (e *Engine) judge(inc *incarnation, c *call, ev transports.Rejected) {
 	} else if c.Method == methodInitialize {
 		r.Exchange = policy.InitializePOST
 	}
-	j := policy.Judge(r)
-	switch {
-	case j.Signal == policy.Gone, j.Signal == policy.Suspect && inc.retired:
-		inc.suspects = append(inc.suspects, suspect{c, ev})
+	signal := policy.Judge(r).Signal
+	s := suspect{c, ev, signal == policy.SuspectAnswered}
+	switch doubt := s.answered || signal == policy.Suspect; {
+	case signal == policy.Gone, doubt && inc.retired:
+		inc.suspects = append(inc.suspects, s)
 		e.sessionGone(inc, ev)
-	case j.Signal == policy.Suspect:
-		e.suspect(inc, suspect{c, ev})
+	case doubt:
+		e.suspect(inc, s)
 	case e.headerMismatch(inc, c, ev):
 	default:
 		e.refuse(c, ev)

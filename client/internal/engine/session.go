@@ -26,8 +26,9 @@ type (
 // suspect is a refusal that may mean that the session is gone. c is nil where it
 // is one of the standalone GET.
 type suspect struct {
-	c  *call
-	ev transports.Rejected
+	c        *call
+	ev       transports.Rejected
+	answered bool // it may be the answer, too: the call is not sent again
 }
 
 // suspect joins a refusal to those that one probe on the same session settles: a
@@ -75,7 +76,11 @@ func (e *Engine) convict(inc *incarnation) {
 	suspects := inc.suspects
 	inc.suspects = nil
 	for _, s := range suspects {
-		if s.c != nil {
+		switch {
+		case s.c == nil:
+		case s.answered && s.c.stream == nil: // a stream is opened again in any case
+			e.refuse(s.c, s.ev)
+		default:
 			e.refused(inc, s.c, s.ev)
 		}
 	}
@@ -112,7 +117,7 @@ func (e *Engine) spare(inc *incarnation) {
 	e.calls.mu.Lock()
 	defer e.calls.mu.Unlock()
 	for _, s := range inc.suspects {
-		if s.c != nil {
+		if s.c != nil && !s.answered {
 			s.c.unsent = true
 		}
 	}
