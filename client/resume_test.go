@@ -169,6 +169,60 @@ func TestM12_AnEventMakesEveryResumeTheFirst(t *testing.T) {
 	})
 }
 
+// A server that closes its streams and is polled says each time where to go on, or
+// when, but sends no message (2025-11-25, transports, Sending Messages 6).
+func TestM12_APollThatIsAnsweredIsNoFailure(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		lastID func(n int) string
+		retry  func(n int) time.Duration
+		took   time.Duration
+	}{
+		{
+			"a new event id, and a wish once",
+			func(n int) string { return fmt.Sprint("e", n) },
+			func(n int) time.Duration { return map[int]time.Duration{1: 700 * time.Millisecond}[n] },
+			250*time.Millisecond + 19*700*time.Millisecond,
+		},
+		{
+			"a new event id, and a wish below the floor",
+			func(n int) string { return fmt.Sprint("e", n) },
+			func(int) time.Duration { return 100 * time.Millisecond },
+			20 * 250 * time.Millisecond,
+		},
+		{
+			"a wish alone",
+			func(int) string { return "e0" },
+			func(int) time.Duration { return time.Second },
+			250*time.Millisecond + 19*time.Second,
+		},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			w := &web{legacy: true}
+			c := dial(t, w, client.Config{})
+			w.becomes(anyOf(cuts("e0", 0), resumes(func(n int, x *exchange) {
+				x.Emit(transports.Opened{Ref: x.Ref})
+				if n == 20 {
+					x.result(`{}`)
+					return
+				}
+				x.Emit(transports.Alive{Ref: x.Ref})
+				x.Emit(transports.Broken{Ref: x.Ref, LastID: tt.lastID(n), Retry: tt.retry(n), Cause: errCut})
+			})))
+			began := time.Now()
+			if got := ask(t.Context(), c, "tools/call"); got != "answered" {
+				t.Error(got)
+			}
+			if d := time.Since(began); d != tt.took {
+				t.Errorf("20 resumes took %s, want %s", d, tt.took)
+			}
+			if n := w.count("tools/call"); n != 1 {
+				t.Errorf("%d POSTs", n)
+			}
+		})
+	}
+}
+
 func TestM12_WhatCantBeResumedIsNotAskedForAgain(t *testing.T) {
 	for _, status := range []int{200, 204, 400, 401, 403, 404, 405, 410, 501} {
 		for _, retry := range []bool{false, true} {

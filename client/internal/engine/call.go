@@ -80,24 +80,25 @@ type call struct {
 
 	// ----
 	phase    phase
-	inc      *incarnation // whom it was given to last
-	ref      uint64       // the attempt
-	unsent   bool         // nothing of that attempt was written
-	wrote    bool         // something of an earlier attempt may have been
-	renew    bool         // it needs a new wire id before it is sent again
-	resent   bool         // it was sent again once for a refusal or a break
-	relisted bool         // ... and once for a header mismatch
-	granted  bool         // the tool's annotations allowed a second run when it was sent
-	turned   bool         // the peer has answered that attempt, though not with an answer
-	lastID   string       // of that attempt's stream, for a resume
-	resumed  bool         // what comes of that attempt comes of a resume, and its POST is over
-	adrift   bool         // its stream broke, and no resume is under way
-	resumes  int          // resumes in a row that failed
-	polls    int          // ... and that brought nothing
-	turn     int          // moves with each resume that is planned, so that a stale one is known
-	resume   timer        // the next of them
-	pages    int          // of the listing that a header mismatch asked for
-	epoch    uint64       // a tools/list: what it was asked under
+	inc      *incarnation  // whom it was given to last
+	ref      uint64        // the attempt
+	unsent   bool          // nothing of that attempt was written
+	wrote    bool          // something of an earlier attempt may have been
+	renew    bool          // it needs a new wire id before it is sent again
+	resent   bool          // it was sent again once for a refusal or a break
+	relisted bool          // ... and once for a header mismatch
+	granted  bool          // the tool's annotations allowed a second run when it was sent
+	turned   bool          // the peer has answered that attempt, though not with an answer
+	lastID   string        // of that attempt's stream, for a resume
+	resumed  bool          // what comes of that attempt comes of a resume, and its POST is over
+	adrift   bool          // its stream broke, and no resume is under way
+	resumes  int           // resumes in a row that failed
+	retry    time.Duration // how long that stream wants a resume to wait
+	polls    int           // ... and that brought nothing
+	turn     int           // moves with each resume that is planned, so that a stale one is known
+	resume   timer         // the next of them
+	pages    int           // of the listing that a header mismatch asked for
+	epoch    uint64        // a tools/list: what it was asked under
 	deaths   int
 	given    int      // attempts so far
 	stopped  *Failure // phase sending: what Send's caller must do afterwards

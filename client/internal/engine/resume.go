@@ -31,11 +31,19 @@ func (e *Engine) broken(inc *incarnation, ev transports.Broken) {
 		return
 	}
 	e.reachedBy(c)
-	f := &Failure{Kind: KindBroken, Gen: inc.gen, Cause: ev.Cause, After: ev.Retry}
+	if ev.Retry > 0 {
+		c.retry = ev.Retry // until the server says otherwise (HTML, 9.2.6)
+	}
+	f := &Failure{Kind: KindBroken, Gen: inc.gen, Cause: ev.Cause, After: c.retry}
 	if c.opened != nil || c.probe || c.Notify || c.Method == methodListen {
 		t.mu.Unlock()
 		e.drop(c, f, "")
 		return
+	}
+	// A server that has nothing yet says where to go on, or when, and closes: a poll
+	// that it answers so is none that failed (2025-11-25, transports, Sending Messages 6).
+	if ev.Retry > 0 || ev.LastID != "" && ev.LastID != c.lastID {
+		c.resumes = 0
 	}
 	if ev.LastID != "" {
 		c.lastID = ev.LastID

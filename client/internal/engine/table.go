@@ -47,7 +47,7 @@ func newTable(firstID uint64) *table {
 // give marks a call as being sent to inc, under a new ref. mu is held.
 func (t *table) give(c *call, inc *incarnation, ref uint64) {
 	c.phase, c.inc, c.ref, c.unsent, c.turned = sending, inc, ref, false, false
-	c.lastID, c.resumed, c.adrift, c.resumes, c.polls = "", false, false, 0, 0
+	c.lastID, c.resumed, c.adrift, c.resumes, c.retry, c.polls = "", false, false, 0, 0, 0
 	c.turn++
 	c.resume.stop()
 	c.given++
