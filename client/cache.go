@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/segmentio/encoding/json"
+
+	"github.com/respawn-mcp/respawn/client/internal/engine"
 )
 
 // cacheKey identifies a cached result by what affects it (2026-07-28,
@@ -54,7 +56,7 @@ func (c *cache) put(k cacheKey, epoch uint64, r Response, received time.Time) {
 		TTL  int64  `json:"ttlMs"`
 		Type string `json:"resultType"`
 	}
-	if json.Unmarshal(r.Result, &hint) != nil || hint.TTL <= 0 || hint.Type == inputRequired {
+	if engine.Decode(r.Result, &hint) != nil || hint.TTL <= 0 || hint.Type == inputRequired {
 		return
 	}
 	ttl := time.Duration(min(hint.TTL, int64(24*time.Hour/time.Millisecond))) * time.Millisecond // no overflow, and no listing is older than a day

@@ -222,10 +222,10 @@ type Server struct {
 func (c *Client) Server() Server {
 	s := c.engine.Session()
 	out := Server{Era: s.Era.String(), Version: s.Version, Capabilities: &mcp.ServerCapabilities{}, Instructions: s.Instructions}
-	if len(s.Info) > 0 && json.Unmarshal(s.Info, &out.Info) != nil {
+	if len(s.Info) > 0 && engine.Decode(s.Info, &out.Info) != nil {
 		out.Info = nil
 	}
-	if len(s.Capabilities) > 0 && json.Unmarshal(s.Capabilities, out.Capabilities) != nil {
+	if len(s.Capabilities) > 0 && engine.Decode(s.Capabilities, out.Capabilities) != nil {
 		out.Capabilities = &mcp.ServerCapabilities{}
 	}
 	return out

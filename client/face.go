@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/segmentio/encoding/json"
 
 	"github.com/respawn-mcp/respawn/client/internal/engine"
 )
@@ -24,7 +23,7 @@ func (f *face) Take(ctx context.Context, gen uint64, m engine.Incoming, reply fu
 		f.asks.cancel(gen, m.Params)
 	case m.Method == "notifications/message" && f.cfg.OnLog != nil:
 		var p mcp.LoggingMessageParams
-		if json.Unmarshal(m.Params, &p) == nil {
+		if engine.Decode(m.Params, &p) == nil {
 			f.engine.Offer(func() { f.cfg.OnLog(&p) })
 		}
 	case f.cfg.OnNotification != nil:

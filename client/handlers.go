@@ -67,7 +67,7 @@ func handle[P, R any](ctx context.Context, raw json.RawMessage, h func(context.C
 	}()
 	params := new(P)
 	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, params); err != nil {
+		if err := engine.Decode(raw, params); err != nil {
 			return nil, fmt.Errorf("%w: %v", errParams, err)
 		}
 	}
@@ -171,7 +171,7 @@ func (a *asks) cancel(gen uint64, params json.RawMessage) {
 	var p struct {
 		ID json.RawMessage `json:"requestId"`
 	}
-	if json.Unmarshal(params, &p) != nil {
+	if engine.Decode(params, &p) != nil {
 		return
 	}
 	a.mu.Lock()

@@ -272,6 +272,35 @@ func TestM6_AToolIsIssuedAgainOnlyOnEvidence(t *testing.T) {
 	}
 }
 
+// What the gate reads as the tool's name must be what any server reads.
+func TestM6_ANameThatIsReadInTwoWaysGrantsNothing(t *testing.T) {
+	for params, runs := range map[string]int{
+		`{"name":"x"}`:                        2,
+		`{"n\u0061me":"x"}`:                   2,
+		`{"name":"x","arguments":{"name":1}}`: 2,
+		`{"name":"act","Name":"x"}`:           1,
+		`{"Name":"act","name":"x"}`:           1,
+		`{"name":"x","NAME":"act"}`:           1,
+		`{"name":"x","n\u0041me":"act"}`:      1,
+		`{"Name":"x"}`:                        1,
+		`{"name":"act","name":"x"}`:           1,
+		`{"name":"x","name":"x"}`:             1,
+	} {
+		bubble(t, params, func(t *testing.T) {
+			ran := 0
+			w := &web{on: anyOf(cutOnce(&ran), listing(annotated(`{"readOnlyHint":true}`)))}
+			c := dial(t, w, client.Config{})
+			if _, err := c.ListTools(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			_, err := c.Do(t.Context(), client.Request{Method: "tools/call", Params: json.RawMessage(params)})
+			if ran != runs || (err == nil) != (runs == 2) {
+				t.Errorf("%d runs, want %d: %v", ran, runs, err)
+			}
+		})
+	}
+}
+
 // The gate is in the engine, so a generic call meets it like a typed one.
 func TestT8_TheGateHoldsForEveryKindOfCall(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, c *client.Client) error{

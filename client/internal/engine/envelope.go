@@ -56,6 +56,16 @@ func Parse(frame []byte, env *Envelope) error {
 	return nil
 }
 
+// Decode reads a value that came over the wire. Field names match by case: what
+// is read here must be what the peer reads.
+func Decode(raw []byte, v any) error {
+	rest, err := json.Parse(raw, v, json.DontMatchCaseInsensitiveStructFields)
+	if err == nil && len(rest) != 0 {
+		err = errTrailing
+	}
+	return err
+}
+
 // ParseBatch takes apart an array of messages, without copying.
 func ParseBatch(frame []byte) (batch []json.RawMessage, err error) {
 	if TooDeep(frame) {

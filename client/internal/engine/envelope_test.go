@@ -91,6 +91,41 @@ func TestAFrameIsComposedFromWhatIsNew(t *testing.T) {
 	}
 }
 
+// A member is what the peer takes for it, so another spelling is another member.
+func TestDecode_NamesMatchByCase(t *testing.T) {
+	type value struct {
+		Name string `json:"name"`
+	}
+	for raw, want := range map[string]value{
+		`{"name":"a"}`:            {"a"},
+		` {"name":"a"} `:          {"a"},
+		`{"name":"a","Name":"b"}`: {"a"},
+		`{"NAME":"b"}`:            {},
+	} {
+		var got value
+		if err := Decode([]byte(raw), &got); err != nil {
+			t.Errorf("%s: %v", raw, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", raw, diff)
+		}
+	}
+	for _, raw := range []string{``, `{`, `{"name":7}`, `{}{}`} {
+		if Decode([]byte(raw), new(value)) == nil {
+			t.Errorf("%q was read", raw)
+		}
+	}
+	for method, params := range map[string]string{
+		"tools/call":     `{"name":"a","Name":"b"}`,
+		"prompts/get":    `{"name":"a","NAME":"b"}`,
+		"resources/read": `{"uri":"a","URI":"b"}`,
+	} {
+		if name := nameOf(method, []byte(params)); name != "a" {
+			t.Errorf("%s %s names %q", method, params, name)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"a":[1,2,{"b":"\u0000"}]}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","method":"x","params":{"_meta":{}}}`))

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"slices"
-
-	"github.com/segmentio/encoding/json"
 )
 
 // The legacy era has no listen streams: a stream is a resources/subscribe for
@@ -71,8 +69,12 @@ func (e *Engine) grant(s *Stream) {
 	type changes struct {
 		ListChanged bool `json:"listChanged"`
 	}
-	var can struct{ Tools, Prompts, Resources changes }
-	_, _ = json.Parse(e.session.Load().Capabilities, &can, 0) // nothing readable announces nothing
+	var can struct {
+		Tools     changes `json:"tools"`
+		Prompts   changes `json:"prompts"`
+		Resources changes `json:"resources"`
+	}
+	_ = Decode(e.session.Load().Capabilities, &can) // nothing readable announces nothing
 	got := Filter{
 		Tools:     s.filter.Tools && can.Tools.ListChanged,
 		Prompts:   s.filter.Prompts && can.Prompts.ListChanged,

@@ -255,7 +255,7 @@ func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Ses
 		var data struct {
 			Supported []string `json:"supported"`
 		}
-		_ = json.Unmarshal(answered.Data, &data) // no list: nothing in common
+		_ = Decode(answered.Data, &data) // no list: nothing in common
 		return inc.pick(ctx, data.Supported, again)
 	}
 	if byAnswer(err) {
@@ -272,7 +272,7 @@ func (inc *incarnation) discover(ctx context.Context, c *call, again bool) (*Ses
 			Info json.RawMessage `json:"io.modelcontextprotocol/serverInfo"`
 		} `json:"_meta"`
 	}
-	if json.Unmarshal(result, &r) != nil || len(r.Supported) == 0 {
+	if Decode(result, &r) != nil || len(r.Supported) == 0 {
 		return nil, errNotModern
 	}
 	s := &Session{Era: Modern, Capabilities: r.Capabilities, Info: r.Meta.Info, Instructions: r.Instructions}
@@ -343,7 +343,7 @@ func (inc *incarnation) initialize(ctx context.Context, version string) (*Sessio
 		Info         json.RawMessage `json:"serverInfo"`
 		Instructions string          `json:"instructions"`
 	}
-	if err := json.Unmarshal(result, &r); err != nil {
+	if err := Decode(result, &r); err != nil {
 		return nil, &OpeningError{Method: methodInitialize, Err: err}
 	}
 	if !slices.Contains(h.Legacy, r.Version) {

@@ -229,10 +229,7 @@ func replyIn(c *call, ev transports.Rejected) (Reply, bool) {
 	if id := string(env.ID); id != c.id && id != "" && id != "null" && looseID(env.ID) != c.id {
 		return Reply{}, false
 	}
-	reply := Reply{Err: new(RPCError), Status: ev.Status, Header: ev.Header, Frame: ev.Body, Gen: c.inc.gen}
-	if json.Unmarshal(env.Error, reply.Err) != nil {
-		return Reply{}, false
-	}
+	reply := Reply{Err: errorOf(env.Error), Status: ev.Status, Header: ev.Header, Frame: ev.Body, Gen: c.inc.gen}
 	if c.ID != "" && c.ID != string(env.ID) {
 		reply.Frame = withID(ev.Body, &env, c.ID)
 	}

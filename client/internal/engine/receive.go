@@ -151,7 +151,7 @@ func (e *Engine) progress(inc *incarnation, params json.RawMessage) bool {
 		Token json.RawMessage `json:"progressToken"`
 		Progress
 	}
-	if json.Unmarshal(params, &p) != nil {
+	if Decode(params, &p) != nil {
 		return false
 	}
 	t := e.calls

@@ -294,7 +294,7 @@ func (e *Engine) compose(c *call, inc *incarnation) error {
 	if e.Factory.Shape == transports.Posts {
 		out.Header = e.header(c, inc)
 		c.epoch = e.evidence.now()
-		c.granted = c.Method == methodCallTool && e.evidence.grants(c.name)
+		c.granted = c.Method == methodCallTool && e.evidence.grants(c.name) && c.plain()
 	}
 	if c.Frame != nil {
 		if c.ID != "" && c.ID != id && !c.Notify {

@@ -49,7 +49,7 @@ func (s *state) learn(c *call) {
 		Level json.RawMessage `json:"level"`
 		URI   string          `json:"uri"`
 	}
-	if json.Unmarshal(c.Params, &p) != nil {
+	if Decode(c.Params, &p) != nil {
 		return
 	}
 	s.mu.Lock()

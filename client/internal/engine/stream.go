@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/segmentio/encoding/json"
-
 	"github.com/respawn-mcp/respawn/fsm"
 )
 
@@ -218,7 +216,7 @@ func (s *Stream) take(m Incoming, gen uint64, c *call) {
 		var p struct {
 			Notifications Filter `json:"notifications"`
 		}
-		if json.Unmarshal(m.Params, &p) == nil && c != nil && !c.acked {
+		if Decode(m.Params, &p) == nil && c != nil && !c.acked {
 			c.acked = true
 			first, less := !s.ackedAny, s.acked.exceeds(p.Notifications)
 			s.acknowledge(p.Notifications)

@@ -83,7 +83,7 @@ func (e *Engine) learnTools(inc *incarnation, c *call, reply *Reply) {
 	var page struct {
 		Tools []json.RawMessage `json:"tools"`
 	}
-	if json.Unmarshal(reply.Result, &page) != nil {
+	if Decode(reply.Result, &page) != nil {
 		return
 	}
 	var kept []json.RawMessage
@@ -92,7 +92,7 @@ func (e *Engine) learnTools(inc *incarnation, c *call, reply *Reply) {
 			Name   string          `json:"name"`
 			Schema json.RawMessage `json:"inputSchema"`
 		}
-		if json.Unmarshal(raw, &tool) != nil {
+		if Decode(raw, &tool) != nil {
 			kept = append(kept, raw)
 			continue
 		}
@@ -153,7 +153,7 @@ func (v *evidence) mirror(h http.Header, tool string, params json.RawMessage) {
 	var p struct {
 		Arguments json.RawMessage `json:"arguments"`
 	}
-	if json.Unmarshal(params, &p) != nil {
+	if Decode(params, &p) != nil {
 		return
 	}
 	for _, b := range bindings {
@@ -242,7 +242,7 @@ func (e *Engine) relisted(ev evRelisted) {
 		var page struct {
 			Next string `json:"nextCursor"`
 		}
-		if json.Unmarshal(ev.list.reply.Result, &page) == nil && page.Next != "" && c.pages < maxPages {
+		if Decode(ev.list.reply.Result, &page) == nil && page.Next != "" && c.pages < maxPages {
 			c.pages++
 			e.relist(ev.list.inc, c, ev.ev, page.Next)
 			return
@@ -264,6 +264,23 @@ func (e *Engine) relisted(ev evRelisted) {
 // maxPages bounds the listing that a mismatch asks for.
 const maxPages = 100
 
+// plain reports whether no reader can take another name for the tool's: it is
+// named once, and by no spelling that some readers match, too.
+func (c *call) plain() bool {
+	return once(c.Params, "name") && (c.Frame == nil || once(c.Frame, "params"))
+}
+
+// once reports whether an object has one member that any reader takes for key.
+func once(object json.RawMessage, key string) bool {
+	n := 0
+	for t := json.NewTokenizer(object); t.Next(); {
+		if t.Depth == 1 && t.IsKey && strings.EqualFold(string(t.Value.Unquote()), key) {
+			n++
+		}
+	}
+	return n == 1
+}
+
 // nameOf is params.name or params.uri, for the methods that have one (same
 // section, Standard Request Headers).
 func nameOf(method string, params json.RawMessage) string {
@@ -273,10 +290,10 @@ func nameOf(method string, params json.RawMessage) string {
 	}
 	switch method {
 	case methodCallTool, "prompts/get":
-		_ = json.Unmarshal(params, &p) // what has no name sends none
+		_ = Decode(params, &p) // what has no name sends none
 		return p.Name
 	case "resources/read":
-		_ = json.Unmarshal(params, &p)
+		_ = Decode(params, &p)
 		return p.URI
 	}
 	return ""
