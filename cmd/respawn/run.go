@@ -24,8 +24,13 @@ import (
 // then is the guard's.
 const closeSlack = 400 * time.Millisecond
 
-// flushWait bounds how long a host that does not read keeps us at the end.
-const flushWait = 250 * time.Millisecond
+// flushWait bounds how long a host that does not read keeps us at the end, and
+// giveUpWait the same where the host did not ask for the end: it is there, and what
+// it has not read yet are answers that it waits for.
+const (
+	flushWait  = 250 * time.Millisecond
+	giveUpWait = 30 * time.Second
+)
 
 // gcPercent lets the heap grow to five times what is live before it is collected,
 // where GOGC does not say otherwise. A relay keeps almost nothing and throws every
@@ -85,7 +90,7 @@ func (s *shim) run(std streams) (int, error) {
 	signals := notify()
 	defer signal.Stop(signals)
 	var err error
-	server := s.peer(std)
+	server := paced(s.peer(std), s.host)
 	defer s.guard.close()
 	config := s.opt.relay
 	config.Logger = s.log
@@ -108,6 +113,7 @@ func (s *shim) run(std streams) (int, error) {
 		select {
 		case <-s.relay.Done():
 			code = s.gaveUp()
+			s.flush(hostLeft, signals)
 		case <-hostLeft:
 		case <-s.host.broken:
 			s.log.Info("the host does not read any more", "err", s.host.err)
@@ -121,6 +127,26 @@ func (s *shim) run(std streams) (int, error) {
 	}
 	s.stop()
 	return code, nil
+}
+
+// flush waits until the host has read everything, or has enough of us.
+func (s *shim) flush(hostLeft <-chan struct{}, signals <-chan os.Signal) {
+	bound := time.NewTimer(giveUpWait)
+	defer bound.Stop()
+	s.host.finish()
+	for {
+		select {
+		case <-s.host.done:
+		case <-s.host.broken:
+		case <-hostLeft:
+		case <-bound.C:
+		case sig := <-signals:
+			if sig == syscall.SIGPIPE { // stderr, or the above
+				continue
+			}
+		}
+		return
+	}
 }
 
 // child is a server that is started, and the guard that ends it should we be killed.

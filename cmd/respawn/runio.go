@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -55,9 +56,13 @@ func (l *lines) each(take func([]byte), tooLong func(int)) error {
 	}
 }
 
-// maxUnread is how much may wait for a host that does not read: what may be queued
-// for a server that does not.
+// maxUnread is how much may wait for a host that does not read before its server has
+// to wait too: what may be queued for a server that does not.
 const maxUnread = transports.MaxQueued
+
+// overflow is how many times that may wait in all, as what is said by others than the
+// server comes on top, and so does what each exchange of a server's has in hand.
+const overflow = 4
 
 // errUnread breaks an outlet whose reader is too slow.
 var errUnread = errors.New("too much waits to be read")
@@ -71,6 +76,7 @@ type outlet struct {
 	queue   [][]byte
 	bytes   int
 	closing bool
+	room    chan struct{} // closed when less than the limit waits; nil: nobody asked
 	wake    chan struct{} // holds a token while there is something to do
 	broken  chan struct{} // closed when nothing can be written any more
 	done    chan struct{}
@@ -86,14 +92,36 @@ func newOutlet(w io.Writer, limit int) *outlet {
 	return o
 }
 
-// put queues a message as a line of its own. One that finds too much before it
+// wait blocks while too much waits to be read, but not beyond ctx.
+func (o *outlet) wait(ctx context.Context) {
+	for {
+		o.mu.Lock()
+		if o.err != nil || o.bytes < o.limit {
+			o.mu.Unlock()
+			return
+		}
+		if o.room == nil {
+			o.room = make(chan struct{})
+		}
+		room := o.room
+		o.mu.Unlock()
+		select {
+		case <-room:
+		case <-o.broken:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// put queues a message as a line of its own. One that finds far too much before it
 // breaks the outlet: a gap would be a lost answer.
 func (o *outlet) put(frame []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.err != nil:
-	case o.bytes > 0 && o.bytes+len(frame) > o.limit:
+	case o.bytes > 0 && o.bytes+len(frame) > overflow*o.limit:
 		o.fail(errUnread)
 	default:
 		o.add(frame)
@@ -162,6 +190,10 @@ func (o *outlet) run() {
 			_, err := o.w.Write(scratch)
 			o.mu.Lock()
 			o.bytes -= size
+			if o.room != nil && o.bytes < o.limit {
+				close(o.room)
+				o.room = nil
+			}
 			if err != nil {
 				o.fail(err)
 			}
@@ -177,16 +209,43 @@ func (o *outlet) run() {
 	}
 }
 
-// close waits until what is queued was written, but not for ever.
-func (o *outlet) close(bound time.Duration) {
+// finish ends the outlet once what is queued was written; done tells when.
+func (o *outlet) finish() {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.closing = true
 	o.poke()
-	o.mu.Unlock()
+}
+
+// close waits until what is queued was written, but not for ever.
+func (o *outlet) close(bound time.Duration) {
+	o.finish()
 	t := time.NewTimer(bound)
 	defer t.Stop()
 	select {
 	case <-o.done:
 	case <-t.C:
 	}
+}
+
+// paced returns a factory whose servers wait while their host does not read, as they
+// would if they wrote to it themselves.
+func paced(f transports.Factory, host *outlet) transports.Factory {
+	eager := f.New
+	f.New = func() transports.Transport { return pacedTransport{eager(), host} }
+	return f
+}
+
+type pacedTransport struct {
+	transports.Transport
+	host *outlet
+}
+
+func (t pacedTransport) Serve(ctx context.Context, emit func(transports.Event)) error {
+	return t.Transport.Serve(ctx, func(ev transports.Event) {
+		if _, ok := ev.(transports.Message); ok {
+			t.host.wait(ctx)
+		}
+		emit(ev)
+	})
 }

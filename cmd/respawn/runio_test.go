@@ -2,15 +2,23 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/respawn-mcp/respawn/transports"
+	"github.com/respawn-mcp/respawn/transports/memory"
 )
 
 // gate is a writer that waits until it is opened, and then remembers.
@@ -61,7 +69,7 @@ func TestOutlet_AReaderWhoLeftAndOneWhoIsTooSlowBreakIt(t *testing.T) {
 		want error
 	}{
 		{"one who left", gone, 1, gone},
-		{"one who is too slow", nil, 12, errUnread},
+		{"one who is too slow", nil, 42, errUnread},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -82,6 +90,101 @@ func TestOutlet_AReaderWhoLeftAndOneWhoIsTooSlowBreakIt(t *testing.T) {
 				if tc.err == nil {
 					close(g.open)
 				}
+			})
+		})
+	}
+}
+
+func TestRun_AServerWaitsWhileItsHostDoesNotReadAndNothingIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{}), writes: make(chan string, 100)}
+		o := newOutlet(g, 100)
+		var said atomic.Int32
+		f := paced(memory.Factory(transports.Pipe, "talker", func(ctx context.Context, c *memory.Conn) error {
+			for i := range 30 {
+				c.Write(0, fmt.Sprintf("line %02d, twenty bytes", i))
+				said.Add(1)
+			}
+			<-ctx.Done()
+			return nil
+		}), o)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = f.New().Serve(ctx, func(ev transports.Event) {
+				if m, ok := ev.(transports.Message); ok {
+					o.put(m.Frame)
+				}
+			})
+		}()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := said.Load(); n != 5 { // one is being written
+			t.Errorf("the server said %d lines to a host that does not read, want 5", n)
+		}
+		close(g.open)
+		synctest.Wait()
+		stop()
+		<-ended
+		o.close(flushWait)
+		close(g.writes)
+		var got strings.Builder
+		for w := range g.writes {
+			got.WriteString(w)
+		}
+		if n := strings.Count(got.String(), "twenty bytes\n"); n != 30 || o.err != nil {
+			t.Errorf("the host read %d lines, want 30: %v", n, o.err)
+		}
+	})
+}
+
+func TestRun_AServerThatWaitsForItsHostIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{}), writes: make(chan string, 100)}
+		o := newOutlet(g, 10)
+		o.put(make([]byte, 20))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			o.wait(ctx)
+		}()
+		synctest.Wait()
+		stop()
+		<-ended
+		close(g.open)
+		o.close(flushWait)
+	})
+}
+
+func TestGiveUp_TheHostMayReadOnUntilItHasEverythingOrLeaves(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(g *gate, hostLeft chan struct{}, signals chan os.Signal)
+		want time.Duration
+	}{
+		"it reads":        {func(g *gate, _ chan struct{}, _ chan os.Signal) { close(g.open) }, 10 * time.Second},
+		"it leaves":       {func(_ *gate, left chan struct{}, _ chan os.Signal) { close(left) }, 10 * time.Second},
+		"a signal":        {func(_ *gate, _ chan struct{}, s chan os.Signal) { s <- os.Interrupt }, 10 * time.Second},
+		"a broken stderr": {func(_ *gate, _ chan struct{}, s chan os.Signal) { s <- syscall.SIGPIPE }, giveUpWait},
+		"nothing":         {func(*gate, chan struct{}, chan os.Signal) {}, giveUpWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &gate{open: make(chan struct{}), writes: make(chan string, 100)}
+				s := &shim{host: newOutlet(g, 100)}
+				s.host.put([]byte("an answer"))
+				left, signals := make(chan struct{}), make(chan os.Signal, 1)
+				from := time.Now()
+				time.AfterFunc(10*time.Second, func() { c.end(g, left, signals) })
+				s.flush(left, signals)
+				if took := time.Since(from); took != c.want {
+					t.Errorf("it took %v, want %v", took, c.want)
+				}
+				if name != "it reads" {
+					close(g.open)
+				}
+				s.host.close(flushWait)
 			})
 		})
 	}
