@@ -278,6 +278,9 @@ func lost(f *engine.Failure) error {
 	if f.Kind == engine.KindInvalid {
 		return &InvalidRequestError{Method: f.Method, Err: f.Cause}
 	}
+	if f.Kind == engine.KindUnreadable {
+		return &DecodeError{Method: f.Method, Err: f.Cause}
+	}
 	return &LostError{Method: f.Method, Outcome: Outcome(f.Outcome), Cause: public(f)}
 }
 

@@ -136,7 +136,7 @@ func TestS31_ACallThatCantBeSentFreesItsSlot(t *testing.T) {
 		{"arguments that are no JSON", func(ctx context.Context, c *client.Client) error {
 			_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "x", Arguments: json.RawMessage(`{"a":`)})
 			return err
-		}, "client: tools/call: json: unsupported value: json: unexpected end of JSON input: "},
+		}, "client: tools/call: params are not valid JSON"},
 		{"params that nest too deeply", func(ctx context.Context, c *client.Client) error {
 			return c.Call(ctx, "tools/call", json.RawMessage(`{"a":`+abyss+`}`), nil)
 		}, "client: tools/call: params are nested too deeply"},

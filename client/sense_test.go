@@ -135,3 +135,36 @@ func TestAServerThatAsksWithoutEndIsRefused(t *testing.T) {
 		close(slow)
 	})
 }
+
+// Whoever waits for an answer that came and can't be read would wait for nothing.
+func TestAnAnswerThatCanNotBeReadEndsItsCallAtOnce(t *testing.T) {
+	deep := strings.Repeat("[", 3000) + strings.Repeat("]", 3000)
+	for what, result := range map[string]string{
+		"not a number":        `{"x":NaN}`,
+		"nested too deeply":   deep,
+		"a control character": "{\"x\":\"a\x01b\"}",
+		"cut in the middle":   `{"x":`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &peer{on: on("resources/read", func(l *life, m message) error {
+				l.Write(0, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":`+result+`}`)
+				return nil
+			})}
+			c := connect(t, p, client.Config{RetryLost: true})
+			began := time.Now()
+			err := c.Call(t.Context(), "resources/read", map[string]string{"uri": "x"}, nil)
+			if bad := new(client.DecodeError); !errors.As(err, &bad) || client.OutcomeOf(err) != client.Answered {
+				t.Errorf("%s: %s: %v", what, client.OutcomeOf(err), err)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("%s: after %s", what, took)
+			}
+			if got := tool(t.Context(), c); got != "generation 1" {
+				t.Errorf("%s: the next call: %s", what, got)
+			}
+			if n := len(p.got("resources/read")); n != 1 {
+				t.Errorf("%s: the read was sent %d times", what, n)
+			}
+		})
+	}
+}

@@ -12,6 +12,9 @@ import (
 func (r *Relay) ended(e engine.Ended) {
 	if !e.Withdrawn {
 		r.dropDialogs(e.Gen)
+		r.mu.Lock()
+		clear(r.tasks)
+		r.mu.Unlock()
 	}
 	if r.cfg.OnEnd != nil {
 		r.cfg.OnEnd(Ended(e))

@@ -66,6 +66,8 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 		}
 	case f.Kind == engine.KindTooLarge:
 		what = "the answer of the MCP server %q to %s is too large to be passed on."
+	case f.Kind == engine.KindUnreadable:
+		what = "the answer of the MCP server %q to %s can't be read."
 	case f.Kind == engine.KindBroken:
 		what = "the response of the MCP server %q to %s ended without an answer."
 	case f.Kind == engine.KindFull || f.Kind == engine.KindInvalid:

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/segmentio/encoding/json"
 
@@ -83,7 +84,7 @@ func (r *Relay) resume() {
 func (r *Relay) take(frame []byte) {
 	var env engine.Envelope
 	if err := engine.Parse(frame, &env); err != nil {
-		r.cfg.Logger.Warn("the host sent no message", "bytes", len(frame), "err", err)
+		r.unreadable(frame, err)
 		return
 	}
 	switch env.Kind() {
@@ -94,7 +95,25 @@ func (r *Relay) take(frame []byte) {
 	case engine.Response:
 		r.dialogAnswer(&env, frame)
 	default:
-		r.cfg.Logger.Warn("the host sent no message", "bytes", len(frame))
+		r.unreadable(frame, errNoMessage)
+	}
+}
+
+var errNoMessage = errors.New("no JSON-RPC message")
+
+// unreadable answers a request of the host's that no server can be given, if it can
+// be told that it is one.
+func (r *Relay) unreadable(frame []byte, why error) {
+	s := engine.Salvage(frame)
+	r.cfg.Logger.Warn("the host sent no message", "bytes", len(frame), "err", why, "id", s.ID)
+	if s.ID == "" || s.Method == "" || s.Answers {
+		return
+	}
+	r.mu.Lock()
+	inUse := r.live[s.ID] != nil
+	r.mu.Unlock()
+	if method := ""; !inUse && json.Unmarshal([]byte(s.Method), &method) == nil {
+		r.toHost(r.failure(&message{id: s.ID, method: method}, &engine.Failure{Kind: engine.KindInvalid, Outcome: engine.NotExecuted, Cause: why}))
 	}
 }
 
@@ -108,10 +127,10 @@ func token(params []byte) string {
 			Token json.RawMessage `json:"progressToken"`
 		} `json:"_meta"`
 	}
-	if json.Unmarshal(params, &p) != nil {
+	if json.Unmarshal(params, &p) != nil || len(p.Meta.Token) == 0 {
 		return ""
 	}
-	return string(p.Meta.Token)
+	return engine.IDKey(p.Meta.Token)
 }
 
 // request takes a request of the host. It is answered exactly once.
@@ -186,11 +205,35 @@ func (r *Relay) over(m *message, reply engine.Reply, f *engine.Failure) {
 		if m.method == methodInitialize && reply.Err == nil {
 			r.renew(m, reply)
 		}
+		r.keepToken(m, reply)
 		r.answer(m, reply.Frame)
 	case m.method == methodPing && f.Kind == engine.KindDied:
 		r.answer(m, emptyResult(m.id)) // the relay is there, which is what the host asked
 	default:
 		r.answer(m, r.failure(m, f))
+	}
+}
+
+// maxTasks is how many tasks of one server may have progress told of them.
+const maxTasks = 1024
+
+// keepToken keeps the progress token of a request whose answer is a task: it stays
+// valid while the task runs (2025-11-25, progress), which ends with its server at the
+// latest.
+func (r *Relay) keepToken(m *message, reply engine.Reply) {
+	if m.token == "" || !bytes.Contains(reply.Result, []byte(`"task"`)) {
+		return
+	}
+	var p struct {
+		Task json.RawMessage `json:"task"`
+	}
+	if json.Unmarshal(reply.Result, &p) != nil || len(p.Task) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.tasks) < maxTasks {
+		r.tasks[m.token] = true
 	}
 }
 

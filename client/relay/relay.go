@@ -100,7 +100,8 @@ type Relay struct {
 	paused      [][]byte        // ... and what came after it
 	pauseOver   *clock.Timer    // ... and waits no longer then
 	live        map[string]*message
-	tokens      map[string]int // progress tokens in flight
+	tokens      map[string]int  // progress tokens in flight, by their engine.IDKey
+	tasks       map[string]bool // ... and those of tasks that may run
 	streams     map[string]*engine.Stream
 	dialogs     map[string]dialog
 	dialogID    uint64
@@ -131,7 +132,7 @@ type message struct {
 func New(f transports.Factory, toHost func(frame []byte), cfg *Config) (*Relay, error) {
 	r := &Relay{
 		label: f.Label, toHost: toHost, posts: f.Shape == transports.Posts, done: make(chan struct{}), opened: make(chan struct{}, 1),
-		live: map[string]*message{}, tokens: map[string]int{},
+		live: map[string]*message{}, tokens: map[string]int{}, tasks: map[string]bool{},
 		streams: map[string]*engine.Stream{}, dialogs: map[string]dialog{}, dialogID: ownIDs,
 	}
 	if cfg != nil {

@@ -57,7 +57,8 @@ func (r *Relay) inFlight(params json.RawMessage) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.tokens[string(p.Token)] > 0
+	token := engine.IDKey(p.Token)
+	return r.tokens[token] > 0 || r.tasks[token]
 }
 
 // dialogAnswer takes the host's answer to a request of the server. One for a dead

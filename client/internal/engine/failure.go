@@ -33,6 +33,7 @@ const (
 	KindBroken                  // its response ended without an answer
 	KindUnreachable             // no connection could be made
 	KindTooLarge                // its answer is over the size limit
+	KindUnreadable              // its answer is no JSON, or nests too deeply
 	KindPinned                  // it belongs to an incarnation that ended
 	KindDuplicate               // its id is another's that is not over
 	KindInvalid                 // the request can't be sent as it is
@@ -40,7 +41,7 @@ const (
 
 var kindNames = [...]string{
 	"the server went away", "no server is serving", "no server will follow",
-	"closed", "timed out", "the caller gave up", "too much is queued", "the session is gone", "rejected", "the response ended without an answer", "no connection", "the answer is too large", "its incarnation ended", "its id is in use", "invalid request",
+	"closed", "timed out", "the caller gave up", "too much is queued", "the session is gone", "rejected", "the response ended without an answer", "no connection", "the answer is too large", "the answer can't be read", "its incarnation ended", "its id is in use", "invalid request",
 }
 
 // Failure is how a request, or the engine itself, ends without an answer.

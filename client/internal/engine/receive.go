@@ -24,9 +24,25 @@ func (inc *incarnation) message(frame []byte) {
 	var env Envelope
 	if err := Parse(frame, &env); err != nil {
 		e.malformed(inc, frame, err.Error())
+		e.unreadable(inc, frame, err)
 		return
 	}
 	inc.receive(&env, frame)
+}
+
+// unreadable ends the call whose answer can't be read, as far as it can be told.
+// Asking again would bring the same, and waiting nothing.
+func (e *Engine) unreadable(inc *incarnation, frame []byte, why error) {
+	if why == errTrailing || why != errDepth && json.Valid(frame) { // JSON, but no message: the answer is still to come
+		return
+	}
+	s := Salvage(frame)
+	if e.Factory.Shape == transports.Posts || !s.Answers || s.Method != "" || s.ID == "" {
+		return
+	}
+	if c := e.calls.find(inc, []byte(s.ID)); c != nil {
+		e.drop(c, &Failure{Kind: KindUnreadable, Gen: inc.gen, Cause: why}, "")
+	}
 }
 
 // audible reports whether anybody may still hear this incarnation.
@@ -73,8 +89,8 @@ func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
 	t := e.calls
 	t.mu.Lock()
 	c := t.byID[string(env.ID)]
-	if c == nil && e.FirstID == 0 {
-		if c = t.byID[looseID(env.ID)]; c != nil {
+	if c == nil {
+		if c = t.spelled(inc, env.ID); c != nil {
 			e.Counters.LooseIDs.Add(1)
 		}
 	}
@@ -158,6 +174,9 @@ func (e *Engine) progress(inc *incarnation, params json.RawMessage) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.tokens[string(p.Token)]
+	if c == nil && len(t.tokens) > 0 {
+		c = t.tokens[IDKey(p.Token)[1:]] // ours are numbers
+	}
 	if c == nil || c.inc != inc {
 		return false
 	}

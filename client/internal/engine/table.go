@@ -226,10 +226,27 @@ func (t *table) find(inc *incarnation, id []byte) *call {
 	defer t.mu.Unlock()
 	c := t.byID[string(id)]
 	if c == nil {
-		c = t.byID[looseID(id)]
+		c = t.spelled(inc, id)
 	}
 	if c == nil || c.inc != inc {
 		return nil
 	}
 	return c
+}
+
+// spelled returns the call of an incarnation whose id the peer has spelled in its own
+// way: the same JSON value in other bytes or, if there is none, the number for the
+// string or the string for the number. Only a miss comes here. mu is held.
+func (t *table) spelled(inc *incarnation, id []byte) (like *call) {
+	key, number := IDKey(id), looseID(id)
+	for _, c := range t.byID {
+		switch its := []byte(c.id); {
+		case c.inc != inc:
+		case IDKey(its) == key:
+			return c
+		case number != "" && looseID(its) == number:
+			like = c
+		}
+	}
+	return like
 }
