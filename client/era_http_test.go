@@ -171,9 +171,16 @@ func TestB095_OverHTTPAServerThatChangedItsEraIsFoundInOneAttempt(t *testing.T) 
 	})
 	t.Run("modern_to_legacy", func(t *testing.T) {
 		for name, refusal := range map[string]func(x *exchange){
-			"400": func(x *exchange) { x.reject(400, "Bad Request: no session") },
-			"404": func(x *exchange) { x.reject(404, "") },
-			"405": func(x *exchange) { x.reject(405, "<html>") },
+			"400":             func(x *exchange) { x.reject(400, "Bad Request: no session") },
+			"404":             func(x *exchange) { x.reject(404, "") },
+			"405":             func(x *exchange) { x.reject(405, "<html>") },
+			"400 for id null": func(x *exchange) { x.reject(400, orphan) },
+			"400 without an id": func(x *exchange) {
+				x.reject(400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Server not initialized"}}`)
+			},
+			"404 for an id of the server's": func(x *exchange) {
+				x.reject(404, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
+			},
 		} {
 			bubble(t, name, func(t *testing.T) {
 				w := &web{}
@@ -219,6 +226,27 @@ func TestB095_OverHTTPAServerThatChangedItsEraIsFoundInOneAttempt(t *testing.T) 
 	})
 }
 
+// An error that names its request may show the era, too, but the tool may have run.
+func TestB095_WhoDoubtsTheEraByItsOwnAnswerIsNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &web{}
+		c := dial(t, w, client.Config{})
+		w.become(func(w *web) { w.legacy = true })
+		w.becomes(times(1, only("tools/call", func(x *exchange) { x.reject(400, x.error(-32600, "Missing session ID", "")) })))
+		if got := ask(t.Context(), c, "tools/call"); got != "the peer says -32600" {
+			t.Error(got)
+		}
+		if got := ask(t.Context(), c, "tools/call"); got != "answered" || c.Server().Era != "legacy" {
+			t.Errorf("the next call: %s, and the server is %s", got, c.Server().Era)
+		}
+		pass(time.Minute)
+		want := slices.Concat([]string{"tools/call()", "server/discover()", "server/discover()"}, recovery(1), []string{"tools/call(S1)"})
+		if diff := cmp.Diff(want, w.took()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // What a modern server answers is no sign that it is none, and trouble on the way
 // is none either.
 func TestB095_AModernServerIsDoubtedOnlyForAReason(t *testing.T) {
@@ -232,6 +260,8 @@ func TestB095_AModernServerIsDoubtedOnlyForAReason(t *testing.T) {
 		"400 with an error":         {func(x *exchange) { x.reject(400, x.error(-32602, "", "")) }, nil, "the peer says -32602", []string{"acme/x()"}},
 		"401":                       {func(x *exchange) { x.reject(401, "") }, nil, "not executed: HTTP 401", []string{"acme/x()"}},
 		"503":                       {func(x *exchange) { x.reject(503, "") }, nil, "outcome unknown: HTTP 503", []string{"acme/x()"}},
+		"400 with its own error":    {func(x *exchange) { x.reject(400, x.error(-32050, "", "")) }, nil, "the peer says -32050", []string{"acme/x()", "server/discover()"}},
+		"400 for no one":            {func(x *exchange) { x.reject(400, orphan) }, nil, "the peer says -32000", []string{"acme/x()", "server/discover()"}},
 		"404 in HTML, and modern":   {func(x *exchange) { x.reject(404, "<html>") }, nil, "outcome unknown: HTTP 404", []string{"acme/x()", "server/discover()"}},
 		"404 in HTML, and 503":      {func(x *exchange) { x.reject(404, "<html>") }, func(x *exchange) { x.reject(503, "") }, "outcome unknown: HTTP 404", []string{"acme/x()", "server/discover()"}},
 		"404 in HTML, and 401":      {func(x *exchange) { x.reject(404, "<html>") }, func(x *exchange) { x.reject(401, "") }, "outcome unknown: HTTP 404", []string{"acme/x()", "server/discover()"}},

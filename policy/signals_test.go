@@ -41,6 +41,9 @@ var (
 	unmatched      = Judgement{Suspect, "an error for no request may be about the session"}
 	nothing        = Judgement{NoSignal, "nothing points at the session"}
 	otherEra       = Judgement{Suspect, "no modern server answers so: another era may have moved in"}
+	eraMet         = Judgement{SuspectAnswered, "another era may have moved in, but who names the request has met it"}
+	knownModern    = Judgement{NoSignal, "only a modern server knows this error"}
+	ordinary       = Judgement{NoSignal, "an error about the request, and not about where it came to"}
 	modernAnswer   = Judgement{NoSignal, "modern requests carry no session, and this is an answer"}
 	pingAnswered   = Judgement{Alive, "the session answered the ping"}
 	pingRefused    = Judgement{Gone, "the ping was refused too"}
@@ -251,14 +254,26 @@ func TestModernTwin_WhatNoModernServerAnswersIsASuspicion(t *testing.T) {
 		{"400, no body", modern(400, noBody), otherEra},
 		{"404, a page", modern(404, html), otherEra},
 		{"405, a gateway's own error format", modern(405, restError), otherEra},
-		{"404, unknown method", modern(404, ownNotFound), modernAnswer},
-		{"400, unsupported version", modern(400, unsupported), modernAnswer},
-		{"400, an error for no request", modern(400, noSession), modernAnswer},
+		{"400, an error for id null", modern(400, noSession), otherEra},
+		{"400, an error without an id", modern(400, noID), otherEra},
+		{"404, an error for an id of the server's", modern(404, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`), otherEra},
+		{"400, unknown method, for no request", modern(400, nullNotFound), otherEra},
+		{"400, an invalid request, its id", modern(400, strings.Replace(ownError, "-32001", "-32600", 1)), eraMet},
+		{"400, an error of a tool's", modern(400, ownError), eraMet},
+		{"400, a result", modern(400, ownResult), eraMet},
+		{"400, an error that is cut", modern(400, ownError[:30]), eraMet},
+		{"404, unknown method", modern(404, ownNotFound), ordinary},
+		{"404, unknown method, id as text", modern(404, textNotFound), ordinary},
+		{"400, invalid params", modern(400, strings.Replace(ownError, "-32001", "-32602", 1)), ordinary},
+		{"400, internal error", modern(400, strings.Replace(ownError, "-32001", "-32603", 1)), ordinary},
+		{"400, unsupported version", modern(400, unsupported), knownModern},
+		{"400, header mismatch, no id", modern(400, headerMiss), knownModern},
+		{"400, missing capability", modern(400, strings.Replace(ownError, "-32001", "-32021", 1)), knownModern},
 		{"401", modern(401, noBody), modernAnswer},
 		{"410", modern(410, noBody), modernAnswer},
 		{"503", modern(503, noBody), modernAnswer},
-		{"a notification", notice, modernAnswer},
-		{"a session header changes nothing", issued, modernAnswer},
+		{"a notification", notice, noWitness},
+		{"a session header changes nothing", issued, ordinary},
 	} {
 		tc.run(t)
 	}

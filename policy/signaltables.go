@@ -11,6 +11,8 @@ import (
 // Codes of JSON-RPC and of the specification (2026-07-28 schema).
 const (
 	codeMethodNotFound     = -32601
+	codeInvalidParams      = -32602
+	codeInternal           = -32603
 	codeHeaderMismatch     = -32020
 	codeMissingCapability  = -32021
 	codeUnsupportedVersion = -32022
@@ -37,12 +39,14 @@ var legacySignals = []signal{
 }
 
 // modernSignals: 2026-07-28 basic/transports/streamable-http, Backward
-// Compatibility: a modern server answers these statuses with a JSON-RPC error.
+// Compatibility: a modern server answers these statuses with an error that it is
+// known by. Legacy ones have errors of their own for a request without a session.
 var modernSignals = []signal{
-	{
-		conds(on(RequestPOST), status(400, 404, 405), not(anyError)),
-		Suspect, "no modern server answers so: another era may have moved in",
-	},
+	{conds(not(on(RequestPOST))), NoSignal, "only a request is a witness: others fail for reasons of their own"},
+	{conds(modernError), NoSignal, "only a modern server knows this error"},
+	{conds(ordinaryError), NoSignal, "an error about the request, and not about where it came to"},
+	{conds(status(400, 404, 405), mayAnswer), SuspectAnswered, "another era may have moved in, but who names the request has met it"},
+	{conds(status(400, 404, 405)), Suspect, "no modern server answers so: another era may have moved in"},
 	{nil, NoSignal, "modern requests carry no session, and this is an answer"},
 }
 
@@ -90,7 +94,6 @@ var (
 	issued      = Cond[seen]{"the issued session", func(s seen) bool { return s.Issued }}
 	wasOpened   = Cond[seen]{"had been open", func(s seen) bool { return s.Opened }}
 
-	anyError  = Cond[seen]{"a JSON-RPC error", func(s seen) bool { return s.answer.err }}
 	ownAnswer = Cond[seen]{"a JSON-RPC answer naming its id", func(s seen) bool {
 		return (s.answer.err || s.answer.result != nil) && sameID(s.answer.id, s.ID)
 	}}
@@ -109,6 +112,13 @@ var (
 	}}
 	methodNotFoundHere = Cond[seen]{"-32601 naming its id", func(s seen) bool {
 		return s.answer.err && s.answer.code == codeMethodNotFound && sameID(s.answer.id, s.ID)
+	}}
+	ordinaryError = Cond[seen]{"-32601, -32602 or -32603 naming its id", func(s seen) bool {
+		switch s.answer.code {
+		case codeMethodNotFound, codeInvalidParams, codeInternal:
+			return s.answer.err && meansID(s.answer.id, s.ID)
+		}
+		return false
 	}}
 	discovered = Cond[seen]{"a DiscoverResult naming its id", func(s seen) bool {
 		result, ok := fields(s.answer.result)
