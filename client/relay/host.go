@@ -202,6 +202,7 @@ func (r *Relay) version(params []byte) string {
 func (r *Relay) over(m *message, reply engine.Reply, f *engine.Failure) {
 	switch {
 	case f == nil:
+		r.heard()
 		if m.method == methodInitialize && reply.Err == nil {
 			r.renew(m, reply)
 		}
@@ -350,6 +351,7 @@ func (r *Relay) listen(m *message) {
 		if in.Method == methodCancelled { // a graceful end, which is all the host gets
 			r.forget(m.id)
 		}
+		r.heard()
 		r.toHost(in.Frame)
 	})
 	if f != nil {

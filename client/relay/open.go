@@ -206,9 +206,18 @@ func (r *Relay) agree(o *engine.Opening, m *message, rec *record) {
 	_ = json.Unmarshal(rec.session.Info, &info) // no name is none
 	rec.name = info.Name
 	r.record = rec
-	r.served.Store(true)
+	if m.method != "" { // it was answered
+		r.heard()
+	}
 	o.Renew(rec.session)
 	r.wake()
+}
+
+// heard notes that a server has said something that the host waits for.
+func (r *Relay) heard() {
+	if !r.served.Load() {
+		r.served.Store(true)
+	}
 }
 
 // renew notes what came of a later initialize of the host's.
@@ -396,6 +405,9 @@ func (r *Relay) replayDiscover(ctx context.Context, o *engine.Opening, rec *reco
 	reply, err := o.Ask(ctx, engine.Request{
 		Method: methodDiscover, Version: rec.session.Version, Params: append(append([]byte(`{"_meta":`), p.Meta...), '}'),
 	})
+	if err == nil {
+		r.heard()
+	}
 	switch {
 	case err != nil:
 		return nil, err

@@ -169,9 +169,11 @@ func (r *Relay) options(f transports.Factory) engine.Options {
 			o.Budget = policy.Unlimited()
 		}
 	}
-	o.Budget = faithful{o.Budget}
 	if f.Shape == transports.Posts {
+		o.Budget = faithful{o.Budget, nil}
 		o.Rand = rand.Float64
+	} else {
+		o.Budget = faithful{o.Budget, &r.served}
 	}
 	if o.Clock == nil {
 		o.Clock = clock.New()
@@ -196,7 +198,8 @@ func duration(d, def time.Duration) time.Duration {
 // State returns where the server is in its lives.
 func (r *Relay) State() fsm.State { return r.engine.State() }
 
-// Served reports whether the first opening exchange was ever answered.
+// Served reports whether the first opening exchange was ever answered, or for a modern
+// host that asks nothing, any request.
 func (r *Relay) Served() bool { return r.served.Load() }
 
 // Done is closed when nothing runs any more: after Close, or when the budget is

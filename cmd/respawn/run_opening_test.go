@@ -126,7 +126,10 @@ func (s *scene) hearsLost(want lost) {
 		s.t.Errorf("%s\n(-want +got):\n%s", line, diff)
 	}
 	advice := "may have taken effect: check before"
-	if data.Outcome == "not executed" {
+	switch {
+	case strings.Contains(m.Error.Message, " initialize") || strings.Contains(m.Error.Message, " server/discover"):
+		advice = "Nothing was agreed on"
+	case data.Outcome == "not executed":
 		advice = "did not run"
 	}
 	if !strings.Contains(m.Error.Message, advice) || !strings.HasPrefix(m.Error.Message, "respawn: the MCP server ") {
@@ -243,6 +246,34 @@ func TestRelay_Rule1_TheSecondDeathBeforeTheFirstAnswerEndsTheShimWithTheServers
 		t.Errorf("exit code %d, want the server's, 3", got)
 	}
 	s.stderr.until(t, "no config")
+}
+
+func TestRelay_Rule1_TheSecondDeathBeforeAnyAnswerEndsTheShimForAModernHostThatAsksNothingToo(t *testing.T) {
+	s := stage(t, "")
+	s.say(modern("1", "tools/list", ""))
+	a := s.next()
+	a.takes(modern("1", "tools/list", ""))
+	a.exits(3)
+	b := s.next()
+	b.take() // the question for its era
+	b.exits(3)
+	s.hearsLost(lost{ID: "1", Code: -31003, Outcome: "unknown", Generation: 1, ExitCode: 3, HasExitCode: true, Attempt: 1})
+	if got := s.code(); got != 3 {
+		t.Errorf("exit code %d, want the server's, 3", got)
+	}
+}
+
+func TestRelay_Rule1_AModernServerThatAnsweredAnythingHasItsWholeBudget(t *testing.T) {
+	s := stage(t, "")
+	call := modern("1", "tools/call", `"name":"x"`)
+	s.say(call)
+	a := s.next()
+	a.takes(call)
+	a.exits(3)
+	s.hearsLost(lost{ID: "1", Code: -31001, Outcome: "unknown", Generation: 1, ExitCode: 3, HasExitCode: true, Attempt: 1})
+	s.rediscovered().exits(3)
+	s.rediscovered()
+	s.ends(exitOK)
 }
 
 func TestRelay_Rule1_AServerThatDiesBeforeTheHostSpeaksIsStartedOnceMore(t *testing.T) {
