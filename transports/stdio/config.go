@@ -58,7 +58,9 @@ type Config struct {
 
 	// Stderr receives the bytes of the child's stderr unchanged. A writer that
 	// does not take them for 250 ms while 1 MiB is waiting loses what follows
-	// until it takes more; the child never waits for it longer than that.
+	// until it takes more; the child never waits for it longer than that. One
+	// Write is called at a time for all incarnations of a factory. What a slow
+	// writer still has to take is written after Serve has returned.
 	Stderr io.Writer
 
 	// OnStart is called with the server's process once it was started, before the
@@ -104,6 +106,9 @@ func (c Config) Factory() transports.Factory {
 	label := c.Label
 	if label == "" && c.Path != "" {
 		label = filepath.Base(c.Path)
+	}
+	if c.Stderr != nil { // a slow one may still be at the last words of one incarnation when the next speaks
+		c.Stderr = &oneAtATime{to: c.Stderr}
 	}
 	return transports.Factory{
 		Shape: transports.Pipe,

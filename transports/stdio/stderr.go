@@ -129,6 +129,18 @@ const (
 	sinkFlush = 250 * time.Millisecond
 )
 
+// oneAtATime lets one Write of several callers run at a time.
+type oneAtATime struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *oneAtATime) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(b)
+}
+
 // sink passes bytes on to a writer that may be slow, or stuck.
 type sink struct {
 	chunks chan []byte

@@ -168,3 +168,29 @@ func TestT14_AStderrWriterThatIsStuckBlocksNoServer(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// A writer that is still at the words of a dead server is not called for its
+// replacement's meanwhile.
+func TestAStderrWriterIsCalledOnceAtATime(t *testing.T) {
+	begun, end := make(chan string, 2), make(chan struct{})
+	conf := shell("echo $$ >&2")
+	conf.Stderr = writerFunc(func(p []byte) (int, error) {
+		begun <- string(p)
+		<-end
+		return len(p), nil
+	})
+	f := conf.Factory()
+	for range 2 {
+		_ = f.New().Serve(t.Context(), func(transports.Event) {})
+	}
+	first := <-begun
+	select {
+	case second := <-begun:
+		t.Errorf("%q was written while %q was", second, first)
+	default:
+	}
+	close(end)
+	if second := <-begun; second == first {
+		t.Errorf("the second server's words were %q too", second)
+	}
+}
