@@ -28,8 +28,9 @@ type Client struct {
 // Connect starts the server and returns once it serves. A failure of this first
 // start is returned as it is: nothing is tried again and nothing is left running.
 // It may be an [*OpeningError], a [*VersionError], a [*TimeoutError], what the
-// transport says, or ctx's error. ctx governs only connecting: its end later ends
-// nothing. cfg may be nil and is copied.
+// transport says, a [*ConfigError], or ctx's error. ctx governs only connecting: its
+// end stops the server, which takes as long as the transport's stop may (on stdio 6.5 s
+// at most, by default), and later ends nothing. cfg may be nil and is copied.
 func Connect(ctx context.Context, f transports.Factory, cfg *Config) (*Client, error) {
 	c := &Client{}
 	if cfg != nil {

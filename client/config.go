@@ -135,8 +135,8 @@ type Config struct {
 	// Clock is the source of time. Default: the real one. A clock.Mock only works
 	// inside a testing/synctest bubble.
 	Clock clock.Clock
-	// Logger hears what was survived. It is called where things happen, so its handler
-	// must not block for long. Default: slog.Default().
+	// Logger hears what was survived. It is called where things happen: its handler
+	// must not block, and must not wait for this client. Default: slog.Default().
 	Logger *slog.Logger
 
 	// OnTransition is told each change of state, before what follows from it.

@@ -16,7 +16,10 @@ import (
 // listen registers a new stream. While nobody serves it is as if it had been
 // lost: the next incarnation opens it.
 func (e *Engine) listen(s *Stream) {
-	if e.machine.State().Terminal() {
+	if e.machine.State().Terminal() { // since it was let in
+		if f := e.admitStream(s, true); f != nil && s.raw != nil {
+			s.raw.Over(Reply{}, f)
+		}
 		s.end(e.err)
 		return
 	}
