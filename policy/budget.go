@@ -17,6 +17,7 @@ type Death struct {
 type Verdict struct {
 	Respawn bool          // a replacement is promised
 	OnUse   bool          // ... but only once somebody waits for it
+	Parked  bool          // ... as the budget was spent, and Park tries on
 	Delay   time.Duration // from the decision to the earliest spawn
 	Why     string        // one clause for logs and errors
 }

@@ -117,6 +117,7 @@ func (b parked) verdict(why string) Verdict {
 	return Verdict{
 		Respawn: true,
 		OnUse:   true,
+		Parked:  true,
 		Delay:   b.every,
 		Why:     fmt.Sprintf("parked, one try per %v: %s", b.every, why),
 	}

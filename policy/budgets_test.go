@@ -35,7 +35,7 @@ func TestS1_Defaults(t *testing.T) {
 		{"never", Never(), "no restart", Verdict{Why: "the budget forgives no death"}},
 		{
 			"parked", must(Park(Never(), time.Minute)), "no restart, then one try per 1m on use",
-			Verdict{Respawn: true, OnUse: true, Delay: time.Minute, Why: "parked, one try per 1m0s: the budget forgives no death"},
+			Verdict{Respawn: true, OnUse: true, Parked: true, Delay: time.Minute, Why: "parked, one try per 1m0s: the budget forgives no death"},
 		},
 	}
 	for _, tc := range tests {
@@ -136,7 +136,7 @@ func TestS20_PermanentCauseIsSpentAtOnce(t *testing.T) {
 		{"never", Never(), wrapped, permanently},
 		{"unlimited knows no permanent cause", Unlimited(), wrapped, unlimited},
 		{"park tries it too, once per interval, on use", must(Park(Contract(), time.Minute)), wrapped, Verdict{
-			Respawn: true, OnUse: true, Delay: time.Minute,
+			Respawn: true, OnUse: true, Parked: true, Delay: time.Minute,
 			Why: "parked, one try per 1m0s: the cause is permanent, a restart would meet it again",
 		}},
 	}
@@ -189,7 +189,7 @@ func TestPatient_IsInvisibleOnABlipAndOutlastsTwentySeconds(t *testing.T) {
 func TestS19_ParkTriesOncePerIntervalOnUse(t *testing.T) {
 	b := must(Park(Contract(), time.Minute))
 	parked := func(why string) Verdict {
-		return Verdict{Respawn: true, OnUse: true, Delay: time.Minute, Why: "parked, one try per 1m0s: " + why}
+		return Verdict{Respawn: true, OnUse: true, Parked: true, Delay: time.Minute, Why: "parked, one try per 1m0s: " + why}
 	}
 	restart := func(n int) Verdict {
 		return Verdict{Respawn: true, Delay: 100 * ms, Why: fmt.Sprintf("restart %d of 3 within 1m0s", n)}

@@ -70,6 +70,7 @@ type shim struct {
 
 	mu     sync.Mutex
 	deaths []relay.Ended // the last few
+	parked bool          // the budget is spent, and the post-mortem written
 }
 
 func newShim(opt *runOptions, std streams) *shim {

@@ -425,3 +425,35 @@ func TestGuard_IgnoresTheSignalsOfATerminalAndActsOnTheEndOfItsPipe(t *testing.T
 	}
 	in.Close()
 }
+
+func TestGiveUp_AParkedServerHasItsPostMortemOnce(t *testing.T) {
+	s, a := opened(t, "-max-restarts 1 -on-give-up park")
+	a.exits(3)
+	b := s.replayed()
+	s.hears(toolsNews)
+	read := request("1", "tools/call", `{"name":"x"}`)
+	s.say(read)
+	b.takes(read)
+	b.does(order{Words: []byte("the last words\n")})
+	b.exits(4)
+	s.hearsLost(lost{ID: "1", Code: -31001, Outcome: "unknown", Generation: 2, ExitCode: 4, HasExitCode: true, Attempt: 1})
+	s.stderr.until(t, `level=ERROR msg="gave up: the server is parked`)
+	s.ends(exitOK)
+	var post []string
+	for _, line := range strings.Split(s.stderr.String(), "\n") {
+		if strings.Contains(line, `msg="gave up`) {
+			post = append(post, line)
+		}
+	}
+	if len(post) != 1 {
+		t.Fatalf("%d post-mortems in\n%s", len(post), s.stderr)
+	}
+	for _, want := range []string{"exit code 3 ", "exit code 4", `stderr="the last words\n"`, "every=1m0s"} {
+		if !strings.Contains(post[0], want) {
+			t.Errorf("the post-mortem does not say %.100q:\n%s", want, post[0])
+		}
+	}
+	if !strings.Contains(s.stderr.String(), "is tried again when it is needed") {
+		t.Errorf("the last death is told otherwise:\n%s", s.stderr)
+	}
+}

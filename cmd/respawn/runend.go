@@ -23,16 +23,23 @@ const (
 // the one that ended it.
 const keepDeaths = 7
 
-// ended notes a death for the post-mortem.
+// ended notes a death for the post-mortem, and writes that where the budget is spent
+// and the server parked.
 func (s *shim) ended(e relay.Ended) {
 	if e.Withdrawn {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.deaths = append(s.deaths, e)
 	if len(s.deaths) > keepDeaths {
 		s.deaths = s.deaths[1:]
+	}
+	parks := e.Verdict.Parked && !s.parked
+	s.parked = e.Verdict.Parked
+	s.mu.Unlock()
+	if parks {
+		s.log.Error("gave up: the server is parked, and tried again when it is needed",
+			append(s.postMortem(e.Cause), "every", e.Verdict.Delay)...)
 	}
 }
 

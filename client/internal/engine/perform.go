@@ -86,6 +86,9 @@ func (e *Engine) report(s step) {
 		e.log(slog.LevelDebug, "closed", "gen", ended.Gen)
 	case !e.served: // the one free ending of a first start, which is no fault
 		e.log(slog.LevelInfo, "the server is started again", "cause", s.cause, "why", s.verdict.Why)
+	case s.verdict.Parked:
+		e.log(slog.LevelWarn, "the server went away and is tried again when it is needed", "gen", ended.Gen, "cause", s.cause,
+			"uptime", s.uptime, "restarts", e.restarts, "budget", s.verdict.Why, "delay", s.verdict.Delay)
 	case s.verdict.Respawn:
 		e.log(slog.LevelWarn, "the server went away and is started again", "gen", ended.Gen, "cause", s.cause,
 			"uptime", s.uptime, "attempt", e.restarts, "budget", s.verdict.Why, "delay", s.verdict.Delay)
