@@ -327,6 +327,66 @@ func TestB095_SubscriptionsFollowTheEra(t *testing.T) {
 	}
 }
 
+// Whoever listens needs the server, and may be the only one who asks for anything.
+func TestB095_ASubscriptionAloneFindsTheNewEra(t *testing.T) {
+	for name, refusal := range map[string]func(x *exchange){
+		"404":                      func(x *exchange) { x.reject(404, "Not Found") },
+		"400 for id null":          func(x *exchange) { x.reject(400, orphan) },
+		"400 with an error for it": func(x *exchange) { x.reject(400, x.error(-32600, "no session", "")) },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			w := &web{capabilities: `{"tools":{"listChanged":true}}`}
+			c := dial(t, w, client.Config{})
+			var heard diary
+			s := listen(t, c, client.Filter{Tools: true}, &heard)
+			synctest.Wait()
+			w.become(func(w *web) { w.legacy, w.open = true, true })
+			w.becomes(only(listenMethod, refusal))
+			w.find(listenMethod).cut("")
+			pass(time.Minute)
+			want := slices.Concat(same(2, listenMethod+"()"), same(2, "server/discover()"), recovery(1))
+			if diff := cmp.Diff(want, w.took()); diff != "" {
+				t.Error(diff)
+			}
+			w.stream().say("notifications/tools/list_changed", `{}`)
+			if got := ended(t, s); got != "goes on" || c.Server().Era != "legacy" {
+				t.Errorf("it %s, and the server is %s", got, c.Server().Era)
+			}
+			if diff := cmp.Diff([]string{"2 tools/list_changed"}, heard.read()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A server that has no such streams says so by an error of its own, and lives.
+func TestB095_ARefusedSubscriptionOfAServerThatIsModernStillEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refusal func(x *exchange)
+		asks    bool
+	}{
+		"404 method not found": {func(x *exchange) { x.reject(404, x.error(-32601, "", "")) }, false},
+		"404 in HTML":          {func(x *exchange) { x.reject(404, "<html>") }, true},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			w := &web{on: only(listenMethod, tt.refusal)}
+			c := dial(t, w, client.Config{})
+			s := listen(t, c, client.Filter{Tools: true}, &diary{})
+			pass(time.Minute)
+			if got := ended(t, s); got == "goes on" || c.Server().Era != "modern" {
+				t.Errorf("it %s, and the server is %s", got, c.Server().Era)
+			}
+			want := []string{listenMethod + "()"}
+			if tt.asks {
+				want = append(want, "server/discover()")
+			}
+			if diff := cmp.Diff(want, w.took()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestS50_OverHTTPAnotherVersionThatBothKnowIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{legacy: true}

@@ -157,7 +157,7 @@ func (e *Engine) rejected(inc *incarnation, ev transports.Rejected) {
 	switch {
 	case stopped != nil:
 		e.drop(c, stopped, "")
-	case c.opened != nil, c.settles(), c.Method == methodListen:
+	case c.opened != nil, c.settles():
 		e.refuse(c, ev)
 	default:
 		e.judge(inc, c, ev)
