@@ -41,7 +41,7 @@ func (b *jsonBody) judge() kind {
 // isWhole says cheaply no to most of what is not.
 func (b *jsonBody) isWhole() bool {
 	text := bytes.TrimRight(b.frame, " \t\r\n")
-	return len(text) > 0 && text[len(text)-1] == '}' && b.judge().answers()
+	return len(text) > 0 && text[len(text)-1] == '}' && b.judge() >= misfit
 }
 
 // readJSON reads a body that is one JSON-RPC response. It is delivered at its end,
@@ -93,25 +93,22 @@ func (x *exchange) readJSON(resp *http.Response) {
 func (x *exchange) endJSON(resp *http.Response, b *jsonBody, err error) {
 	k := b.judge()
 	why := "the body is no JSON-RPC response"
-	switch {
-	case k.answers() && !otherID(b.id, x.out.ID):
+	switch own := transports.SameID(b.id, x.out.ID); {
+	case k.answers() && own:
 		if cap(b.frame) == bodyBuffer { // it goes back to the pool
 			b.frame = bytes.Clone(b.frame)
 		}
 		x.deliver(b.frame, k)
 		return
+	case k.answers():
+		why = fmt.Sprintf("it answers %.40s, and %.40s was asked", b.id, x.out.ID)
+	case k == misfit:
 	case err != io.EOF:
 		x.over(transports.Broken{Ref: x.out.Ref, Cause: err})
 		return
 	case k == unfinished && resp.ContentLength < 0:
 		x.over(transports.Broken{Ref: x.out.Ref, Cause: io.ErrUnexpectedEOF})
 		return
-	case k.answers():
-		why = fmt.Sprintf("it answers %.40s, and %.40s was asked", b.id, x.out.ID)
 	}
-	x.over(transports.Rejected{
-		Ref: x.out.Ref, Status: resp.StatusCode, Header: resp.Header,
-		Body: bytes.Clone(b.frame[:min(len(b.frame), x.t.s.conf.MaxRefusal)]), Session: x.req.session,
-		Cause: x.misfit(resp, why),
-	})
+	x.over(x.noAnswer(resp, b.frame, why))
 }

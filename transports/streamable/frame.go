@@ -1,10 +1,5 @@
 package streamable
 
-import (
-	"strconv"
-	"strings"
-)
-
 // kind is what a frame is, as far as an exchange must know: whether it is over.
 type kind uint8
 
@@ -12,6 +7,7 @@ const (
 	notJSON    kind = iota // no JSON object, or one that nests too deeply
 	unfinished             // the beginning of one
 	other                  // an object that is no answer
+	misfit                 // one that names a request, and answers it as no message can
 	result                 // a JSON-RPC response with a result
 	failure                // a JSON-RPC response with an error
 )
@@ -21,34 +17,56 @@ func (k kind) answers() bool { return k >= result }
 // members are those of a message's members that say what it is.
 type members struct {
 	version, method, result, failure bool
+	null                             bool // the result is
+	odd                              bool // a version or a method is no string, whatever follows
 	id                               []byte
 }
 
 func (m *members) kind() kind {
+	named := len(m.id) > 0 && string(m.id) != "null"
 	switch {
-	case !m.version || m.method:
+	case m.method:
 		return other
+	case !m.version || m.odd:
+		if named {
+			return misfit
+		}
+		return other
+	case m.failure && m.result && !m.null:
+		return misfit
 	case m.failure:
 		return failure
 	case m.result:
 		return result
+	case named:
+		return misfit
 	}
 	return other
 }
 
 func (m *members) take(key, value []byte) {
+	null := string(value) == "null"
 	switch string(key) {
 	case "jsonrpc":
 		m.version = string(value) == `"2.0"`
+		m.odd = m.odd || value[0] != '"' && !null
 	case "id":
 		m.id = value
 	case "method":
-		m.method = true
+		m.method = !null
+		m.odd = m.odd || value[0] != '"' && !null
 	case "result":
-		m.result = true
+		m.result, m.null = true, null
 	case "error":
-		m.failure = string(value) != "null"
+		m.failure = !null
 	}
+}
+
+// unreadable reports whether a value that is no JSON, such as a NaN, makes an answer
+// unreadable to which nothing better will follow.
+func (m *members) unreadable(key []byte) bool {
+	named := len(m.id) > 0 && string(m.id) != "null"
+	return named && m.version && !m.method && (string(key) == "result" || string(key) == "error")
 }
 
 // classify says what a frame is, and the text of the id it names, "" for none. An
@@ -65,6 +83,8 @@ func classify(frame []byte) (k kind, id []byte) {
 				value = frame[from:i]
 				m.take(key, value)
 				i, at = next(frame, i)
+			} else if at == wrong && m.unreadable(key) {
+				return misfit, m.id
 			}
 		}
 	}
@@ -127,25 +147,4 @@ func next(b []byte, i int) (int, where) {
 		return i + 1, closed
 	}
 	return i, wrong
-}
-
-// otherID reports whether an answer names a request for certain that is not the
-// one it came for. No id, null, 0 and the same number in another spelling are
-// defects of servers that answered: who else could be meant on this exchange.
-func otherID(got []byte, want string) bool {
-	switch text := string(got); text {
-	case want, "", "null", "0":
-		return false
-	default:
-		if want == "" { // it was not said
-			return false
-		}
-		a, b := strings.Trim(text, `"`), strings.Trim(want, `"`)
-		if a == b {
-			return false
-		}
-		x, err := strconv.ParseFloat(a, 64)
-		y, err2 := strconv.ParseFloat(b, 64)
-		return err != nil || err2 != nil || x != y
-	}
 }

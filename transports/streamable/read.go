@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -64,7 +65,7 @@ func (x *exchange) readEvents(resp *http.Response) {
 		case over:
 			x.say(transports.Message{Ref: ref, Frame: ev.data})
 		default:
-			if over = x.take(from, ev.data); over {
+			if over = x.take(resp, from, ev.data); over {
 				late := time.AfterFunc(x.t.s.conf.ReadOut, x.cancel)
 				defer late.Stop()
 			}
@@ -73,20 +74,35 @@ func (x *exchange) readEvents(resp *http.Response) {
 }
 
 // take emits the data of an event of a request's own stream, and reports whether
-// it was the answer.
-func (x *exchange) take(from *events, data []byte) (over bool) {
+// it was the answer, or what the server takes for one: nothing else will come.
+func (x *exchange) take(resp *http.Response, from *events, data []byte) (over bool) {
 	k, id := classify(data)
 	if k <= unfinished {
 		x.say(transports.Noise{Bytes: len(data), Sample: sample(data)})
 		return false
 	}
 	from.fresh = false
-	if !k.answers() || otherID(id, x.out.ID) {
+	switch {
+	case k == other, !transports.SameID(id, x.out.ID):
 		x.say(transports.Message{Ref: x.out.Ref, Frame: data})
 		return false
+	case k == misfit:
+		x.over(x.noAnswer(resp, data, notAResponse))
+	default:
+		x.deliver(data, k)
 	}
-	x.deliver(data, k)
 	return true
+}
+
+const notAResponse = "it is no JSON-RPC response"
+
+// noAnswer is the refusal of a request by a message that can't be its answer.
+func (x *exchange) noAnswer(resp *http.Response, data []byte, why string) transports.Event {
+	return transports.Rejected{
+		Ref: x.out.Ref, Status: resp.StatusCode, Header: resp.Header,
+		Body: bytes.Clone(data[:min(len(data), x.t.s.conf.MaxRefusal)]), Session: x.req.session,
+		Cause: x.misfit(resp, why),
+	}
 }
 
 // saw notes the id of the last event, once it was emitted.

@@ -3,8 +3,6 @@ package engine
 import (
 	"bytes"
 	"errors"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"github.com/segmentio/encoding/json"
@@ -85,17 +83,29 @@ func (env *Envelope) Kind() MessageKind {
 		return Malformed
 	}
 	hasID := len(env.ID) > 0 && !bytes.Equal(env.ID, null)
-	hasError := len(env.Error) > 0 && !bytes.Equal(env.Error, null)
-	hasResult := len(env.Result) > 0 && !(hasError && bytes.Equal(env.Result, null))
 	switch {
 	case env.Method != nil && hasID:
 		return AskedFor
 	case env.Method != nil:
 		return Notification
-	case hasID && hasResult != hasError:
+	case hasID && env.settles():
 		return Response
 	}
 	return Malformed
+}
+
+// settles reports whether it has what an answer has, a result or an error.
+func (env *Envelope) settles() bool {
+	hasError := len(env.Error) > 0 && !bytes.Equal(env.Error, null)
+	hasResult := len(env.Result) > 0 && !(hasError && bytes.Equal(env.Result, null))
+	return hasResult != hasError
+}
+
+// orphan reports an answer whose id is null or missing. JSON-RPC 2.0 knows only
+// errors of that kind, for a request whose id could not be read.
+func (env *Envelope) orphan() bool {
+	return env.Version == "2.0" && env.Method == nil && env.settles() &&
+		(len(env.ID) == 0 || bytes.Equal(env.ID, null))
 }
 
 var null = []byte("null")
@@ -125,23 +135,6 @@ func TooDeep(b []byte) bool {
 	return false
 }
 
-// looseID rewrites an id that some servers echo in another type ("5", 5.0, 5e0
-// for 5) as the integer it means, or returns "".
-func looseID(raw []byte) string {
-	text := string(raw)
-	if s, err := strconv.Unquote(text); err == nil {
-		text = s
-	}
-	if text == "" || !isDigit(rune(text[0])) || strings.ContainsFunc(text, notOfANumber) {
-		return "" // ParseFloat reads more than JSON has numbers for
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || f < 0 || f >= 1<<53 || f != float64(uint64(f)) {
-		return ""
-	}
-	return strconv.FormatUint(uint64(f), 10)
-}
-
 // Splice returns a copy of frame in which span, a part of it, reads text.
 func Splice(frame, span []byte, text string) []byte {
 	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(span))) - uintptr(unsafe.Pointer(unsafe.SliceData(frame))))
@@ -149,7 +142,3 @@ func Splice(frame, span []byte, text string) []byte {
 	out = append(append(out, frame[:at]...), text...)
 	return append(out, frame[at+len(span):]...)
 }
-
-func isDigit(r rune) bool { return '0' <= r && r <= '9' }
-
-func notOfANumber(r rune) bool { return !isDigit(r) && !strings.ContainsRune(".eE+-", r) }

@@ -47,7 +47,7 @@ func (inc *incarnation) exchange(ev transports.Message) {
 	}
 	e.extend(c)
 	e.resumeBrought(inc, c)
-	if env.Kind() != Response && !env.orphanError() {
+	if env.Kind() != Response && !env.orphan() {
 		t.mu.Unlock()
 		e.reachedBy(c)
 		inc.aside(&env, ev.Frame)
@@ -86,25 +86,18 @@ func (inc *incarnation) aside(env *Envelope, frame []byte) {
 	}
 }
 
-// orphanError reports an error response whose id is null or missing: JSON-RPC
-// 2.0 says so when the peer could not read the id.
-func (env *Envelope) orphanError() bool {
-	return env.Version == "2.0" && env.Method == nil && len(env.Error) > 0 && !bytes.Equal(env.Error, null) &&
-		len(env.Result) == 0 && (len(env.ID) == 0 || bytes.Equal(env.ID, null))
-}
-
 // answers reports whether an answer on a call's own exchange is its answer. By
 // HTTP it can be nobody else's, so an id that is null, 0 or spelled differently is
 // a defect that is counted; one that names another call is not taken. mu is held.
 func (e *Engine) answers(c *call, id json.RawMessage) bool {
-	switch text := string(id); {
-	case text == c.id:
-		return true
-	case text == "" || text == "null" || text == "0" || looseID(id) == c.id:
-		e.Counters.LooseIDs.Add(1)
+	if string(id) == c.id {
 		return true
 	}
-	return false
+	if !transports.SameID(id, c.id) {
+		return false
+	}
+	e.Counters.LooseIDs.Add(1)
+	return true
 }
 
 // extend moves the idle bound of a call: its stream lives. mu is held.
@@ -223,10 +216,11 @@ func (e *Engine) refuse(c *call, ev transports.Rejected) {
 // request or for none.
 func replyIn(c *call, ev transports.Rejected) (Reply, bool) {
 	var env Envelope
-	if Parse(ev.Body, &env) != nil || env.Version != "2.0" || len(env.Error) == 0 || bytes.Equal(env.Error, null) || c.Notify {
+	if Parse(ev.Body, &env) != nil || env.Version != "2.0" || len(env.Error) == 0 || bytes.Equal(env.Error, null) ||
+		!env.settles() || c.Notify {
 		return Reply{}, false
 	}
-	if id := string(env.ID); id != c.id && id != "" && id != "null" && looseID(env.ID) != c.id {
+	if id := string(env.ID); id != c.id && id != "" && id != "null" && transports.LooseID(env.ID) != c.id {
 		return Reply{}, false
 	}
 	reply := Reply{Err: errorOf(env.Error), Status: ev.Status, Header: ev.Header, Frame: ev.Body, Gen: c.inc.gen}
@@ -242,7 +236,10 @@ func withID(frame []byte, env *Envelope, id string) []byte {
 		return Splice(frame, env.ID, id)
 	}
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-	return append(append(append(b, `,"error":`...), env.Error...), '}')
+	if len(env.Error) > 0 && !bytes.Equal(env.Error, null) {
+		return append(append(append(b, `,"error":`...), env.Error...), '}')
+	}
+	return append(append(append(b, `,"result":`...), env.Result...), '}')
 }
 
 // refused takes a proof that a request did not run: its session is gone. It is

@@ -97,3 +97,5 @@ func IDKey(raw []byte) string {
 	}
 	return "n" + text
 }
+
+func notOfANumber(r rune) bool { return (r < '0' || r > '9') && !strings.ContainsRune(".eE+-", r) }

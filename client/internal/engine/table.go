@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/respawn-mcp/respawn/transports"
 )
 
 // gate says what happens to a new call.
@@ -238,13 +240,13 @@ func (t *table) find(inc *incarnation, id []byte) *call {
 // way: the same JSON value in other bytes or, if there is none, the number for the
 // string or the string for the number. Only a miss comes here. mu is held.
 func (t *table) spelled(inc *incarnation, id []byte) (like *call) {
-	key, number := IDKey(id), looseID(id)
+	key, number := IDKey(id), transports.LooseID(id)
 	for _, c := range t.byID {
 		switch its := []byte(c.id); {
 		case c.inc != inc:
 		case IDKey(its) == key:
 			return c
-		case number != "" && looseID(its) == number:
+		case number != "" && transports.LooseID(its) == number:
 			like = c
 		}
 	}
