@@ -159,7 +159,7 @@ type HTTPError struct {
 	Status int
 	Header http.Header
 	Body   []byte // the first 256 bytes
-	Err    error  // what was wrong with a 2xx; nil otherwise
+	Err    error  // what was wrong with a 2xx, or why there were no credentials for a 401; nil otherwise
 }
 
 func (e *HTTPError) Error() string {

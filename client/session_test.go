@@ -147,6 +147,39 @@ func TestH2_ASuspicionIsSettledByOnePing(t *testing.T) {
 	}
 }
 
+// Without credentials every request is refused, a ping too: that says nothing of a session.
+func TestH3_AnAuthorizerThatFailsTakesNoSessionAlong(t *testing.T) {
+	unauthorized := func(x *exchange) {
+		x.Emit(transports.Rejected{Ref: x.Ref, Status: 401, Session: x.session, Cause: errNoCredentials})
+	}
+	for name, tt := range map[string]struct {
+		on   func(x *exchange)
+		fate string
+		want []string
+	}{
+		"a request": {unauthorized, "not executed: HTTP 401", []string{"tools/call(S1)"}},
+		"the ping":  {func(x *exchange) { x.reject(400, "") }, "outcome unknown: HTTP 400", []string{"tools/call(S1)", "ping(S1)"}},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			w := &web{legacy: true}
+			c := dial(t, w, client.Config{})
+			w.becomes(anyOf(only("tools/call", tt.on), only("ping", unauthorized)))
+			if got := ask(t.Context(), c, "tools/call"); got != tt.fate {
+				t.Errorf("the call: %s, want %s", got, tt.fate)
+			}
+			w.becomes(nil)
+			if got := ask(t.Context(), c, "tools/call"); got != "answered" {
+				t.Errorf("the next call: %s", got)
+			}
+			if diff := cmp.Diff(append(tt.want, "tools/call(S1)"), w.took()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+const errNoCredentials = constError("no credentials")
+
 func TestH2_ALaterSuspicionIsSettledByAPingOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{legacy: true}

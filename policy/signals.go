@@ -30,6 +30,8 @@ type Refusal struct {
 	Opened   bool   // a standalone GET of this session had been open before
 	Status   int    // HTTP status
 	Body     []byte // as much as was read; above 1 MiB it is not looked into
+	// Uncredentialed: this side could not get the credentials that it takes.
+	Uncredentialed bool
 }
 
 // Signal is what a refusal, or a probe, says about a session or an era.
@@ -99,6 +101,8 @@ type Probe struct {
 	ID     string // the probe's id as JSON text
 	Status int    // HTTP status; 0: no answer at all
 	Body   []byte // the JSON-RPC message, or the body of a refusal
+	// Uncredentialed: as in [Refusal].
+	Uncredentialed bool
 }
 
 // JudgePing says what became of a suspected session: Alive, Gone, or NoSignal,
@@ -109,7 +113,9 @@ func JudgePing(p Probe) Judgement { return judge(pingSignals, p.refusal()) }
 // the era again), or NoSignal.
 func JudgeDiscover(p Probe) Judgement { return judge(discoverSignals, p.refusal()) }
 
-func (p Probe) refusal() Refusal { return Refusal{ID: p.ID, Status: p.Status, Body: p.Body} }
+func (p Probe) refusal() Refusal {
+	return Refusal{ID: p.ID, Status: p.Status, Body: p.Body, Uncredentialed: p.Uncredentialed}
+}
 
 // answer is what a body holds if it is one JSON-RPC response. The zero value is
 // a body that is none.

@@ -37,6 +37,7 @@ var (
 	suspectModern  = Judgement{Suspect, "a modern server refuses so before anything runs"}
 	suspectMet     = Judgement{SuspectAnswered, "it may be about the session, but who names the request has met it"}
 	unmatchedMet   = Judgement{SuspectAnswered, "the id may be this request's, spelled differently"}
+	unauthorized   = Judgement{NoSignal, "it was refused for that, whatever became of the session"}
 	otherReason    = Judgement{NoSignal, "refused for a reason that has nothing to do with sessions"}
 	unmatched      = Judgement{Suspect, "an error for no request may be about the session"}
 	nothing        = Judgement{NoSignal, "nothing points at the session"}
@@ -168,6 +169,7 @@ func TestH3_NotATrigger(t *testing.T) {
 		{"DELETE", exchange(SessionDELETE), noWitness},
 		{"a resume GET", exchange(ResumeGET), noWitness},
 		{"a session of the user's headers, or none", with(legacy(404, noBody), func(r *Refusal) { r.Issued = false }), noIssued},
+		{"no credentials could be had", with(legacy(401, noBody), func(r *Refusal) { r.Uncredentialed = true }), unauthorized},
 		{"no era yet", with(legacy(404, noBody), func(r *Refusal) { r.Era = 0 }), noEra},
 		{"200, a page", legacy(200, html), nothing},
 		{"204", legacy(204, noBody), nothing},
@@ -240,6 +242,11 @@ func TestH2_ThePingSettlesASuspicion(t *testing.T) {
 			equal(t, "judgement", tc.want, JudgePing(Probe{ID: "7", Status: tc.status, Body: []byte(tc.body)}))
 		})
 	}
+}
+
+func TestH2_APingWithoutCredentialsSettlesNothing(t *testing.T) {
+	got := JudgePing(Probe{ID: "7", Status: 401, Uncredentialed: true})
+	equal(t, "judgement", Judgement{NoSignal, "the ping was refused for that, whatever became of the session"}, got)
 }
 
 func TestModernTwin_WhatNoModernServerAnswersIsASuspicion(t *testing.T) {

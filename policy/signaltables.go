@@ -27,6 +27,7 @@ var legacySignals = []signal{
 	{conds(not(issued)), NoSignal, "it carried no session that the server issued"},
 	{conds(on(StandaloneGET), wasOpened, status(404)), Suspect, "a stream that had been open is not found any more"},
 	{conds(not(on(RequestPOST))), NoSignal, "only a request is a witness: others fail for reasons of their own"},
+	{conds(uncredentialed), NoSignal, "it was refused for that, whatever became of the session"},
 	{conds(status(404), methodNotFoundHere), Suspect, "it may be the method that is unknown, not the session"},
 	{conds(status(404, 410)), Gone, "the server does not know the session"},
 	{conds(status(400, 401, 409), modernError), Suspect, "a modern server refuses so before anything runs"},
@@ -51,6 +52,7 @@ var modernSignals = []signal{
 }
 
 var pingSignals = []signal{
+	{conds(uncredentialed), NoSignal, "the ping was refused for that, whatever became of the session"},
 	{conds(either(both(success, ownAnswer), methodNotFoundHere)), Alive, "the session answered the ping"},
 	{conds(status(404, 410, 400, 401, 409)), Gone, "the ping was refused too"},
 	{nil, NoSignal, "the ping neither failed nor was answered as by a forgotten session"},
@@ -90,9 +92,10 @@ var (
 	success     = Cond[seen]{"2xx", func(s seen) bool { return s.Status/100 == 2 }}
 	serverError = Cond[seen]{"5xx", func(s seen) bool { return s.Status/100 == 5 }}
 
-	isLegacyEra = Cond[seen]{"legacy", func(s seen) bool { return s.Era == Legacy }}
-	issued      = Cond[seen]{"the issued session", func(s seen) bool { return s.Issued }}
-	wasOpened   = Cond[seen]{"had been open", func(s seen) bool { return s.Opened }}
+	isLegacyEra    = Cond[seen]{"legacy", func(s seen) bool { return s.Era == Legacy }}
+	issued         = Cond[seen]{"the issued session", func(s seen) bool { return s.Issued }}
+	uncredentialed = Cond[seen]{"no credentials could be had", func(s seen) bool { return s.Uncredentialed }}
+	wasOpened      = Cond[seen]{"had been open", func(s seen) bool { return s.Opened }}
 
 	ownAnswer = Cond[seen]{"a JSON-RPC answer naming its id", func(s seen) bool {
 		return (s.answer.err || s.answer.result != nil) && sameID(s.answer.id, s.ID)

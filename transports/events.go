@@ -37,7 +37,7 @@ type (
 		Header  http.Header
 		Body    []byte
 		Session string
-		Cause   error // what was wrong with a 2xx; nil otherwise
+		Cause   error // what was wrong with a 2xx, or why there were no credentials for a 401; nil otherwise
 	}
 
 	// Opened says that a GET was answered 200 with an event stream.

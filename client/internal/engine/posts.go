@@ -169,7 +169,7 @@ func (c *call) settles() bool {
 
 // judge asks policy what a refusal says about the session, or about the era.
 func (e *Engine) judge(inc *incarnation, c *call, ev transports.Rejected) {
-	r := policy.Refusal{ID: c.id, Issued: ev.Session != "", Status: ev.Status, Body: ev.Body, Era: policy.Legacy}
+	r := policy.Refusal{ID: c.id, Issued: ev.Session != "", Status: ev.Status, Body: ev.Body, Era: policy.Legacy, Uncredentialed: uncredentialed(ev.Status, ev.Cause)}
 	if Era(inc.speaks.Load()) == Modern {
 		r.Era = policy.Modern
 	}

@@ -16,7 +16,7 @@ type RejectedError struct {
 	Status int
 	Header http.Header
 	Body   []byte // clipped
-	Cause  error  // what was wrong with a 2xx
+	Cause  error  // what was wrong with a 2xx, or why there were no credentials for a 401
 }
 
 // maxShown is how much of a body an error shows: enough for a sentence, not for a
@@ -42,6 +42,11 @@ func rejection(ev transports.Rejected) *Failure {
 		Kind: KindRejected, NotRun: neverRun(ev.Status),
 		Cause: &RejectedError{Status: ev.Status, Header: ev.Header, Body: clip(ev.Body), Cause: ev.Cause},
 	}
+}
+
+// uncredentialed reports that a refusal is for a fault on this side.
+func uncredentialed(status int, cause error) bool {
+	return status == http.StatusUnauthorized && cause != nil
 }
 
 func clip(body []byte) []byte { return slices.Clone(body[:min(len(body), maxShown)]) }

@@ -92,7 +92,7 @@ func (e *Engine) judgeProbe(c *call, modern bool) policy.Judgement {
 	case c.fail == nil:
 		p.Status, p.Body = cmp.Or(c.reply.Status, 200), c.reply.Frame
 	case errors.As(c.fail, &r):
-		p.Status, p.Body = r.Status, r.Body
+		p.Status, p.Body, p.Uncredentialed = r.Status, r.Body, uncredentialed(r.Status, r.Cause)
 	}
 	if modern {
 		return policy.JudgeDiscover(p)
