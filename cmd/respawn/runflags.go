@@ -55,6 +55,17 @@ type runFlags struct {
 	envFile, dir, logLevel, logFormat string
 	maxMessage                        byteSize
 	header, headerEnv                 several
+
+	twins map[string]bool // the flags that the environment set
+}
+
+// name is how the user gave a flag. Errors say that and no value: one that came from
+// the environment may be a mistaken secret.
+func (f *runFlags) name(flag string) string {
+	if f.twins[flag] {
+		return twin(flag)
+	}
+	return "-" + flag
 }
 
 func (f *runFlags) register(fs *flag.FlagSet) {
@@ -89,17 +100,33 @@ func parseRun(c command, std streams, args []string, env func(string) (string, b
 		}
 		return nil, errors.New("see respawn run -h") // the flag package has told what is wrong
 	}
-	if err := fromEnv(fs, env); err != nil {
+	var err error
+	if f.twins, err = fromEnv(fs, env); err != nil {
 		return nil, err
 	}
-	if fs.NArg() == 0 {
+	if fs.Arg(0) == "" {
 		return nil, errors.New("no command (respawn run [flags] -- command args…)")
 	}
 	opt, err := f.check()
 	if err != nil {
 		return nil, err
 	}
-	if isURL(fs.Arg(0)) {
+	url := isURL(fs.Arg(0))
+	for _, o := range []struct {
+		flag   string
+		forURL bool
+		means  string
+	}{
+		{"dir", false, "a URL has no directory"},
+		{"env-file", false, "a URL has no environment"},
+		{"header", true, "a command is sent no headers"},
+		{"header-env", true, "a command is sent no headers"},
+	} {
+		if o.forURL != url && isSet(fs, o.flag) {
+			return nil, fmt.Errorf("%s: %s", f.name(o.flag), o.means)
+		}
+	}
+	if url {
 		if !isSet(fs, "max-restarts") && !isSet(fs, "window") {
 			opt.relay.Budget = policy.Unlimited() // nothing is started, so nothing is spent
 		}
@@ -116,18 +143,24 @@ func isSet(fs *flag.FlagSet, name string) (set bool) {
 	return set
 }
 
-// fromEnv sets the flags that the command line did not. The value of a variable is
-// never shown: it may be a mistaken secret.
-func fromEnv(fs *flag.FlagSet, env func(string) (string, bool)) (err error) {
+// fromEnv sets the flags that the command line did not, and returns which. A variable
+// that is empty says nothing: many hosts can't leave one out.
+func fromEnv(fs *flag.FlagSet, env func(string) (string, bool)) (twins map[string]bool, err error) {
 	given := map[string]bool{}
+	twins = map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	fs.VisitAll(func(f *flag.Flag) {
 		name := twin(f.Name)
-		if v, ok := env(name); ok && !given[f.Name] && fs.Set(f.Name, v) != nil && err == nil {
+		v, _ := env(name)
+		switch {
+		case v == "" || given[f.Name]:
+		case fs.Set(f.Name, v) == nil:
+			twins[f.Name] = true
+		case err == nil:
 			err = fmt.Errorf("the value of %s is no valid -%s", name, f.Name)
 		}
 	})
-	return err
+	return twins, err
 }
 
 func (f *runFlags) check() (*runOptions, error) {
@@ -145,8 +178,14 @@ func (f *runFlags) check() (*runOptions, error) {
 		value time.Duration
 	}{{"window", f.window}, {"max-delay", f.delay}, {"hold", f.hold}, {"start-timeout", f.start}, {"stop-timeout", f.stop}} {
 		if d.value <= 0 {
-			return nil, fmt.Errorf("-%s %v is not positive", d.name, d.value)
+			return nil, fmt.Errorf("%s is not positive", f.name(d.name))
 		}
+	}
+	if f.maxRestarts < 0 {
+		return nil, fmt.Errorf("%s is negative", f.name("max-restarts"))
+	}
+	if least := policy.PatientDelay().Base; f.delay < least {
+		return nil, fmt.Errorf("%s is less than %v", f.name("max-delay"), least)
 	}
 	var err error
 	pick := func(name, value string, options ...string) (second bool) {
@@ -156,7 +195,7 @@ func (f *runFlags) check() (*runOptions, error) {
 		case options[1]:
 			return true
 		}
-		err = fmt.Errorf("-%s is %q, not %s", name, value, strings.Join(options, " or "))
+		err = fmt.Errorf("%s is not %s", f.name(name), strings.Join(options, " or "))
 		return false
 	}
 	opt.relay.NoRetry = pick("retry", f.retry, "reads", "off")
@@ -164,7 +203,7 @@ func (f *runFlags) check() (*runOptions, error) {
 	opt.json = pick("log-format", f.logFormat, "text", "json")
 	park := pick("on-give-up", f.onGiveUp, "exit", "park")
 	if opt.level.UnmarshalText([]byte(f.logLevel)) != nil {
-		err = fmt.Errorf("-log-level is %q, not debug, info, warn or error", f.logLevel)
+		err = fmt.Errorf("%s is not debug, info, warn or error", f.name("log-level"))
 	}
 	if err != nil {
 		return nil, err
@@ -173,12 +212,12 @@ func (f *runFlags) check() (*runOptions, error) {
 		return nil, err
 	}
 	if fi, err := os.Stat(f.dir); f.dir != "" && (err != nil || !fi.IsDir()) {
-		return nil, fmt.Errorf("-dir: %s is no directory", f.dir)
+		return nil, fmt.Errorf("%s is no directory", f.name("dir"))
 	}
 	if f.envFile != "" {
 		added, err := readEnvFile(f.envFile)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", f.name("env-file"), err)
 		}
 		opt.server.Env = append(os.Environ(), added...)
 	}

@@ -99,6 +99,7 @@ func TestRunReadsFlagsAndTheirTwinsInTheEnvironment(t *testing.T) {
 			a.hold, a.start, a.dir, a.max, a.serverMax = 3*time.Second, 4*time.Second, "/", 7, 7
 		})},
 		{"the command line wins", map[string]string{"RESPAWN_RETRY": "off", "RESPAWN_HOLD": "9s"}, "-retry reads server x", plain(func(a *asked) { a.hold = 9 * time.Second })},
+		{"an empty twin says nothing", map[string]string{"RESPAWN_HOLD": "", "RESPAWN_RETRY": "", "RESPAWN_HEADER": "", "RESPAWN_MAX_MESSAGE": ""}, "server x", plain(same)},
 		{"a smaller budget", nil, "-max-restarts 2 -window 10s server x", plain(func(a *asked) {
 			a.budget = "2 restarts in any 10s (sliding), delay " + policy.PatientDelay().String()
 		})},
@@ -126,6 +127,9 @@ func TestRunReadsFlagsAndTheirTwinsInTheEnvironment(t *testing.T) {
 
 func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	secret := "hunter2"
+	if _, _, err := parsed(t, nil, ""); err == nil || err.Error() != "no command (respawn run [flags] -- command args…)" {
+		t.Errorf("an empty command: %v", err)
+	}
 	for _, tc := range []struct {
 		name string
 		env  map[string]string
@@ -135,19 +139,33 @@ func TestRunRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"nothing to run", nil, "", "no command (respawn run [flags] -- command args…)"},
 		{"nothing after the dashes", nil, "-retry off --", "no command (respawn run [flags] -- command args…)"},
 		{"a URL with arguments", nil, "https://host/mcp x", "a URL takes no arguments"},
-		{"a URL without a host", nil, "https:///mcp", "that is no URL of a server"},
+		{"a URL without a host", nil, "https:///mcp", "the URL names no host"},
 		{"a header without a name", nil, "-header hunter2 https://host/mcp", "-header wants 'Name: value'"},
-		{"a header without a variable", nil, "-header-env X=RESPAWN_TEST_UNSET https://host/mcp", "-header-env X: the variable RESPAWN_TEST_UNSET is not set"},
+		{"a header without a variable", nil, "-header-env X=RESPAWN_TEST_UNSET https://host/mcp", "-header-env: the variable of header 1 is not set"},
+		{"a header without a value", nil, "-header-env X https://host/mcp", "-header-env wants NAME=VARIABLE"},
+		{"a header that is none", nil, "-header A/B:x https://host/mcp", "one of the headers is no header name"},
+		{"a header that breaks its line", map[string]string{"RESPAWN_HEADER": "X: a\x00" + secret}, "https://host/mcp", "one of the headers has a control character in its value"},
+		{"a header for a command", nil, "-header X:y server", "-header: a command is sent no headers"},
+		{"a header of a variable for a command", nil, "-header-env X=HOME server", "-header-env: a command is sent no headers"},
+		{"a directory for a URL", nil, "-dir / https://host/mcp", "-dir: a URL has no directory"},
+		{"an environment for a URL", map[string]string{"RESPAWN_ENV_FILE": os.DevNull}, "https://host/mcp", "RESPAWN_ENV_FILE: a URL has no environment"},
+		{"a delay that is too short", nil, "-max-delay 1ms server", "-max-delay is less than 100ms"},
+		{"a twin that is no choice", map[string]string{"RESPAWN_RETRY": secret}, "server", "RESPAWN_RETRY is not reads or off"},
+		{"a twin that is no level", map[string]string{"RESPAWN_LOG_LEVEL": secret}, "server", "RESPAWN_LOG_LEVEL is not debug, info, warn or error"},
+		{"a twin that is no directory", map[string]string{"RESPAWN_DIR": "/" + secret}, "server", "RESPAWN_DIR is no directory"},
+		{"a twin that is no file", map[string]string{"RESPAWN_ENV_FILE": "/" + secret}, "server", "RESPAWN_ENV_FILE: no such file or directory"},
+		{"a twin that is no header", map[string]string{"RESPAWN_HEADER": secret}, "https://host/mcp", "RESPAWN_HEADER wants 'Name: value'"},
+		{"a twin that names no variable", map[string]string{"RESPAWN_HEADER_ENV": "X: " + secret}, "https://host/mcp", "RESPAWN_HEADER_ENV wants NAME=VARIABLE"},
 		{"an unknown flag", nil, "-x server", "see respawn run -h"},
-		{"an unknown choice", nil, "-retry all server", `-retry is "all", not reads or off`},
-		{"an unknown level", nil, "-log-level loud server", `-log-level is "loud", not debug, info, warn or error`},
-		{"a negative time", nil, "-hold -1s server", "-hold -1s is not positive"},
-		{"no delay at all", nil, "-max-delay 0 server", "-max-delay 0s is not positive"},
-		{"a negative budget", nil, "-max-restarts -1 server", "policy: invalid value: -1 restarts is not positive (Never forgives none)"},
+		{"an unknown choice", nil, "-retry all server", "-retry is not reads or off"},
+		{"an unknown level", nil, "-log-level loud server", "-log-level is not debug, info, warn or error"},
+		{"a negative time", nil, "-hold -1s server", "-hold is not positive"},
+		{"no delay at all", nil, "-max-delay 0 server", "-max-delay is not positive"},
+		{"a negative budget", nil, "-max-restarts -1 server", "-max-restarts is negative"},
 		{"a size without sense", nil, "-max-message 1TiB server", "see respawn run -h"},
 		{"a twin without sense, whose value is not shown", map[string]string{"RESPAWN_WINDOW": secret}, "server", "the value of RESPAWN_WINDOW is no valid -window"},
-		{"no such directory", nil, "-dir /nowhere/at/all server", "-dir: /nowhere/at/all is no directory"},
-		{"no such file", nil, "-env-file /nowhere/at/all server", "-env-file: open /nowhere/at/all: no such file or directory"},
+		{"no such directory", nil, "-dir /nowhere/at/all server", "-dir is no directory"},
+		{"no such file", nil, "-env-file /nowhere/at/all server", "-env-file: no such file or directory"},
 	} {
 		_, said, err := parsed(t, tc.env, strings.Fields(tc.args)...)
 		if err == nil || err.Error() != tc.want {
@@ -171,11 +189,11 @@ func TestAnEnvFileAddsToTheEnvironment(t *testing.T) {
 		}
 		return path
 	}
-	got, err := readEnvFile(write("# a comment\n\nA=1\r\n export B = two words \nC=\"q u\"\nD='$A'\nE=\nF=a=b#c\nG=\"\n"))
+	got, err := readEnvFile(write("\xef\xbb\xbfZ=0\n# a comment\n\nA=1\r\n export B = two words \nC=\"q u\"\nD='$A'\nE=\nF=a=b#c\nG=\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"A=1", "B=two words", "C=q u", "D=$A", "E=", "F=a=b#c", `G="`}
+	want := []string{"Z=0", "A=1", "B=two words", "C=q u", "D=$A", "E=", "F=a=b#c", `G="`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

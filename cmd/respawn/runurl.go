@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 
@@ -24,32 +23,36 @@ func (f *runFlags) registerHeaders(fs *flag.FlagSet) {
 	fs.Var(&f.headerEnv, "header-env", "for a URL: NAME=VARIABLE, a header with the value of a variable; may be repeated")
 }
 
-// endpoint is how to reach such a server.
+// endpoint is how to reach such a server. What is wrong with a URL or a header is told
+// without it: it may hold a secret.
 func (f *runFlags) endpoint(address string, rest []string) (*streamable.Config, error) {
 	if len(rest) > 0 {
 		return nil, errors.New("a URL takes no arguments")
-	}
-	if u, err := url.Parse(address); err != nil || u.Host == "" {
-		return nil, errors.New("that is no URL of a server") // not shown: it may hold a password
 	}
 	conf := &streamable.Config{URL: address, Header: http.Header{}, MaxMessage: int(f.maxMessage)}
 	for _, h := range f.header {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			return nil, errors.New("-header wants 'Name: value'") // not shown: it may be a secret
+			return nil, fmt.Errorf("%s wants 'Name: value'", f.name("header"))
 		}
 		conf.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	for _, h := range f.headerEnv {
+	for n, h := range f.headerEnv {
 		name, variable, ok := strings.Cut(h, "=")
 		value, set := os.LookupEnv(variable)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("-header-env %q is not NAME=VARIABLE", h)
+			return nil, fmt.Errorf("%s wants NAME=VARIABLE", f.name("header-env"))
 		case !set:
-			return nil, fmt.Errorf("-header-env %s: the variable %s is not set", name, variable)
+			return nil, fmt.Errorf("%s: the variable of header %d is not set", f.name("header-env"), n+1)
 		}
 		conf.Header.Add(name, value)
+	}
+	if bad := new(streamable.ConfigError); errors.As(conf.Validate(), &bad) {
+		if bad.Field == "Header" {
+			return nil, errors.New("one of the headers " + bad.Why)
+		}
+		return nil, errors.New("the URL " + bad.Why)
 	}
 	return conf, nil
 }

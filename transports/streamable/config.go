@@ -104,6 +104,12 @@ func (c Config) Factory() transports.Factory {
 	}
 }
 
+// Validate returns what is wrong with the configuration, as a *ConfigError, or nil.
+func (c Config) Validate() error {
+	_, err := c.withDefaults().check()
+	return err
+}
+
 // withDefaults fills zero fields.
 func (c Config) withDefaults() Config {
 	c.MaxMessage = cmp.Or(c.MaxMessage, DefaultMaxMessage)
