@@ -520,6 +520,29 @@ func TestH9_TheServersRetryAfterIsAFloor(t *testing.T) {
 	}
 }
 
+// The wish of a server that forgot the session is about the refused request: the new
+// session is not put off for it (2025-11-25, Session Management, 4).
+func TestH9_ARefusalOfTheOldSessionIsNoReasonToWait(t *testing.T) {
+	for _, status := range []int{404, 410, 400} {
+		bubble(t, fmt.Sprint(status), func(t *testing.T) {
+			w := &web{legacy: true}
+			c := dial(t, w, client.Config{Budget: unjittered()})
+			w.forget()
+			w.becomes(func(x *exchange) bool {
+				if x.session != "S1" || x.Op != transports.OpMessage {
+					return false
+				}
+				x.reject(status, "", "Retry-After", "7")
+				return true
+			})
+			began := time.Now()
+			if got := ask(t.Context(), c, "tools/call"); got != "answered" || time.Since(began) != 0 {
+				t.Errorf("%s after %s", got, time.Since(began))
+			}
+		})
+	}
+}
+
 func TestH10_ARefusedInitializeIsAFailureAndNoRecursion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{legacy: true}

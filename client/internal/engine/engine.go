@@ -332,7 +332,9 @@ func (e *Engine) ended(ev evEnded) {
 	if e.endedAt, e.endCause = ev.at, ev.cause; !inc.servedAt.IsZero() {
 		e.refusal = ev.cause
 	}
-	s.verdict.Delay = max(s.verdict.Delay, wishOf(ev.cause, ev.at))
+	if inc.servedAt.IsZero() { // a session that served is followed by another at once, as the client must
+		s.verdict.Delay = max(s.verdict.Delay, wishOf(ev.cause, ev.at))
+	}
 	e.step(fsm.Input{Event: event, Gen: inc.gen}, s)
 }
 
