@@ -55,6 +55,10 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 	case f.Kind == engine.KindNotServing && !f.RetryAt.IsZero():
 		what = "the MCP server %q is down and not tried again for " +
 			f.RetryAt.Sub(r.cfg.Clock.Now()).Round(time.Second).String() + "; it was not sent %s."
+	case f.Kind == engine.KindNotServing && f.After == 0: // it was not held
+		what = "too many requests wait for the MCP server %q already; %s is not held too."
+	case f.Kind == engine.KindNotServing && r.posts:
+		what = "the MCP server %q could not be reached in time for %s."
 	case f.Kind == engine.KindNotServing:
 		what = "the MCP server %q is being restarted and did not come back in time for %s."
 	case f.Kind == engine.KindUnreachable:

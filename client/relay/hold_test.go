@@ -193,7 +193,7 @@ func TestRelay_Rule5_TheHoldIsBoundedInNumberAndInBytes(t *testing.T) {
 			for i := range 257 {
 				h.say(call(i, "tools/list"))
 			}
-			expect(t, "the last one", h.brief(), []string{"256: -31002, not executed, attempt 0"})
+			expect(t, "the last one", h.heard(), []string{`{"jsonrpc":"2.0","id":256,"error":{"code":-31002,"message":"respawn: too many requests wait for the MCP server \"s\" already; tools/list is not held too. The call did not run: making it again is safe.","data":{"outcome":"not executed","cause":"too many requests wait already","attempt":0}}}`})
 			sleep(time.Second)
 			if got := len(h.brief()); got != 257 { // and the list_changed
 				t.Errorf("%d messages after the recovery, want 256 answers and one change", got)

@@ -16,6 +16,7 @@ const (
 	methodDiscover    = "server/discover"
 	methodListen      = "subscriptions/listen"
 	methodCancelled   = "notifications/cancelled"
+	methodProgress    = "notifications/progress"
 	methodPing        = "ping"
 )
 
@@ -222,13 +223,7 @@ const maxTasks = 1024
 // valid while the task runs (2025-11-25, progress), which ends with its server at the
 // latest.
 func (r *Relay) keepToken(m *message, reply engine.Reply) {
-	if m.token == "" || !bytes.Contains(reply.Result, []byte(`"task"`)) {
-		return
-	}
-	var p struct {
-		Task json.RawMessage `json:"task"`
-	}
-	if json.Unmarshal(reply.Result, &p) != nil || len(p.Task) == 0 {
+	if m.token == "" || !isTask(reply.Result) {
 		return
 	}
 	r.mu.Lock()
@@ -236,6 +231,17 @@ func (r *Relay) keepToken(m *message, reply engine.Reply) {
 	if len(r.tasks) < maxTasks {
 		r.tasks[m.token] = true
 	}
+}
+
+// isTask reports whether a result promises another one.
+func isTask(result json.RawMessage) bool {
+	if !bytes.Contains(result, []byte(`"task"`)) {
+		return false
+	}
+	var p struct {
+		Task json.RawMessage `json:"task"`
+	}
+	return json.Unmarshal(result, &p) == nil && len(p.Task) > 0
 }
 
 // answer sends the one answer to a request.
@@ -269,6 +275,9 @@ func (r *Relay) notification(m *message) {
 	switch m.method {
 	case methodCancelled:
 		r.cancel(m)
+		return
+	case methodProgress:
+		r.progress(m)
 		return
 	case methodInitialized:
 		m.id = idInitialized

@@ -344,7 +344,7 @@ func (r *Relay) replay(ctx context.Context, o *engine.Opening, rec *record) (*en
 }
 
 func (r *Relay) replayInitialize(ctx context.Context, o *engine.Opening, rec *record) (*engine.Session, error) {
-	params, err := atVersion(rec.params, rec.session.Version)
+	params, err := atVersion(untracked(rec.params), rec.session.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -374,6 +374,25 @@ func (r *Relay) replayInitialize(ctx context.Context, o *engine.Opening, rec *re
 	return s, nil
 }
 
+// untracked is params without their progress token, which named the host's request and
+// no replay of it; every other byte stays as it came where there is none.
+func untracked(params []byte) []byte {
+	var p map[string]json.RawMessage
+	var meta map[string]json.RawMessage
+	if token(params) == "" || json.Unmarshal(params, &p) != nil || json.Unmarshal(p["_meta"], &meta) != nil {
+		return params
+	}
+	delete(meta, "progressToken")
+	var err error
+	if p["_meta"], err = json.Marshal(meta); err != nil {
+		return params
+	}
+	if raw, err := json.Marshal(p); err == nil {
+		return raw
+	}
+	return params
+}
+
 // atVersion is the params of the host's initialize with the version that was agreed
 // on in place of the one that it proposed, and every other byte as it came.
 func atVersion(params []byte, version string) ([]byte, error) {
@@ -399,7 +418,7 @@ func (r *Relay) replayDiscover(ctx context.Context, o *engine.Opening, rec *reco
 	var p struct {
 		Meta json.RawMessage `json:"_meta"`
 	}
-	if err := json.Unmarshal(rec.params, &p); err != nil {
+	if err := json.Unmarshal(untracked(rec.params), &p); err != nil {
 		return nil, err
 	}
 	reply, err := o.Ask(ctx, engine.Request{

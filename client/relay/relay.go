@@ -90,21 +90,22 @@ type Relay struct {
 	done   chan struct{}
 	posts  bool // the server is reached by HTTP
 
-	mu          sync.Mutex
-	record      *record         // the opening exchange in force; nil: none was answered yet
-	openings    []*message      // those of the host that no server has answered
-	opened      chan struct{}   // holds a token while there may be news for open
-	current     *engine.Opening // of the server that was started last
-	initialized bool            // the host has sent notifications/initialized
-	pausing     bool            // over HTTP: its notifications/initialized is on its way
-	paused      [][]byte        // ... and what came after it
-	pauseOver   *clock.Timer    // ... and waits no longer then
-	live        map[string]*message
-	tokens      map[string]int  // progress tokens in flight, by their engine.IDKey
-	tasks       map[string]bool // ... and those of tasks that may run
-	streams     map[string]*engine.Stream
-	dialogs     map[string]dialog
-	dialogID    uint64
+	mu           sync.Mutex
+	record       *record         // the opening exchange in force; nil: none was answered yet
+	openings     []*message      // those of the host that no server has answered
+	opened       chan struct{}   // holds a token while there may be news for open
+	current      *engine.Opening // of the server that was started last
+	initialized  bool            // the host has sent notifications/initialized
+	pausing      bool            // over HTTP: its notifications/initialized is on its way
+	paused       [][]byte        // ... and what came after it
+	pauseOver    *clock.Timer    // ... and waits no longer then
+	live         map[string]*message
+	tokens       map[string]int  // progress tokens in flight, by their engine.IDKey
+	tasks        map[string]bool // ... and those of tasks that may run
+	streams      map[string]*engine.Stream
+	dialogs      map[string]dialog
+	dialogID     uint64
+	dialogTokens map[string]uint64 // which generation uses a progress token towards the host, by its engine.IDKey
 
 	resuming sync.Mutex // taken before mu
 	served   atomic.Bool
@@ -133,7 +134,7 @@ func New(f transports.Factory, toHost func(frame []byte), cfg *Config) (*Relay, 
 	r := &Relay{
 		label: f.Label, toHost: toHost, posts: f.Shape == transports.Posts, done: make(chan struct{}), opened: make(chan struct{}, 1),
 		live: map[string]*message{}, tokens: map[string]int{}, tasks: map[string]bool{},
-		streams: map[string]*engine.Stream{}, dialogs: map[string]dialog{}, dialogID: ownIDs,
+		streams: map[string]*engine.Stream{}, dialogs: map[string]dialog{}, dialogID: ownIDs, dialogTokens: map[string]uint64{},
 	}
 	if cfg != nil {
 		r.cfg = *cfg

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"maps"
 	"strconv"
 
 	"github.com/segmentio/encoding/json"
@@ -16,6 +17,7 @@ type face Relay
 type dialog struct {
 	gen   uint64
 	id    string // the server's
+	token string // its progress token's engine.IDKey; "" for none
 	reply func(engine.Answer)
 }
 
@@ -28,12 +30,16 @@ func (f *face) Take(_ context.Context, gen uint64, m engine.Incoming, reply func
 		r.mu.Lock()
 		r.dialogID++
 		id := strconv.FormatUint(r.dialogID, 10)
-		r.dialogs[id] = dialog{gen, string(m.ID), reply}
+		d := dialog{gen, string(m.ID), token(m.Params), reply}
+		r.dialogs[id] = d
+		if d.token != "" {
+			r.dialogTokens[d.token] = gen
+		}
 		r.mu.Unlock()
 		r.toHost(engine.Splice(m.Frame, m.ID, id))
 	case m.Method == methodCancelled:
 		r.dialogCancel(gen, m)
-	case m.Method == "notifications/progress" && !r.inFlight(m.Params):
+	case m.Method == methodProgress && !r.inFlight(m.Params):
 		r.cfg.Logger.Debug("progress for no request in flight", "gen", gen)
 	default:
 		r.toHost(m.Frame)
@@ -67,12 +73,35 @@ func (r *Relay) dialogAnswer(env *engine.Envelope, frame []byte) {
 	r.mu.Lock()
 	d, ok := r.dialogs[string(env.ID)]
 	delete(r.dialogs, string(env.ID))
+	if !isTask(env.Result) || len(r.dialogTokens) > maxTasks {
+		delete(r.dialogTokens, d.token)
+	}
 	r.mu.Unlock()
 	if !ok {
 		r.cfg.Logger.Debug("the host answered what nobody asked", "id", string(env.ID))
 		return
 	}
 	d.reply(engine.Answer{Frame: engine.Splice(frame, env.ID, d.id)})
+}
+
+// progress passes on how far the host is with a request of the server's. The server
+// that asked may be gone, and another one knows nothing of it.
+func (r *Relay) progress(m *message) {
+	var p struct {
+		Token json.RawMessage `json:"progressToken"`
+	}
+	_ = json.Unmarshal(m.params, &p) // without a token it is about nothing
+	r.mu.Lock()
+	gen, ok := r.dialogTokens[engine.IDKey(p.Token)]
+	r.mu.Unlock()
+	if !ok {
+		r.cfg.Logger.Debug("the host told the progress of what nobody waits for", "token", string(p.Token))
+		return
+	}
+	r.engine.Post(engine.Request{
+		Method: m.method, Params: m.params, Frame: m.frame, Notify: true, Pin: gen,
+		Over: func(engine.Reply, *engine.Failure) {},
+	})
 }
 
 // dialogCancel passes on that the server no longer waits for an answer.
@@ -89,6 +118,7 @@ func (r *Relay) dialogCancel(gen uint64, m engine.Incoming) {
 		if d.gen == gen && d.id == string(p.ID) {
 			id = host
 			delete(r.dialogs, host)
+			delete(r.dialogTokens, d.token)
 		}
 	}
 	r.mu.Unlock()
@@ -107,6 +137,7 @@ func (r *Relay) dropDialogs(gen uint64) {
 			delete(r.dialogs, id)
 		}
 	}
+	maps.DeleteFunc(r.dialogTokens, func(_ string, of uint64) bool { return of <= gen })
 	r.mu.Unlock()
 	for _, id := range ids {
 		r.toHost([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id +
