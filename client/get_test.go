@@ -194,6 +194,60 @@ func TestM12_AStandaloneStreamThatIsResumedAndSilentIsAskedForAgain(t *testing.T
 	})
 }
 
+// The event that a stream is to be resumed from may be one that the server does not
+// know any more. Then the stream begins anew, and what it missed counts as changed.
+func TestM12_AStandaloneStreamWhoseEventIsForgottenBeginsAnew(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		anew   bool
+	}{
+		{400, true},
+		{404, true},
+		{410, true},
+		{422, true},
+		{401, false},
+		{409, false},
+		{429, false},
+		{503, false},
+	} {
+		bubble(t, fmt.Sprint(tt.status), func(t *testing.T) {
+			w := &web{legacy: true, open: true, capabilities: `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true}}`}
+			var told diary
+			dial(t, w, client.Config{OnListChanged: func(k client.Kind) { told.write("%s", k) }})
+			w.becomes(times(1, get(func(_ int, x *exchange) { x.reject(tt.status, "") })))
+			w.stream().Emit(transports.Broken{Ref: w.stream().Ref, LastID: "e7", Cause: errCut})
+			pass(5 * time.Second)
+			gets, kinds := []string{"GET e7(S1)", "GET e7(S1)"}, []string(nil)
+			if tt.anew {
+				gets[1], kinds = "GET(S1)", []string{"tools", "prompts"}
+			}
+			got := slices.DeleteFunc(w.took(), func(line string) bool { return strings.HasPrefix(line, "ping") })
+			if diff := cmp.Diff(gets, got[:2]); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(kinds, told.read()); diff != "" {
+				t.Errorf("what counts as changed: %s", diff)
+			}
+		})
+	}
+}
+
+// Without event ids nothing can be resumed at all.
+func TestWhatAStandaloneStreamMissedCountsAsChanged(t *testing.T) {
+	for lastID, want := range map[string][]string{"": {"tools"}, "e1": nil} {
+		bubble(t, lastID, func(t *testing.T) {
+			w := &web{legacy: true, open: true, capabilities: `{"tools":{"listChanged":true},"prompts":{}}`}
+			var told diary
+			dial(t, w, client.Config{OnListChanged: func(k client.Kind) { told.write("%s", k) }})
+			w.stream().cut(lastID)
+			pass(time.Second)
+			if diff := cmp.Diff(want, told.read()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestT5_EachSessionHasAStreamOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{legacy: true, open: true}

@@ -22,6 +22,8 @@ type getStream struct {
 	since  time.Time
 	tries  int // openings in a row that brought nothing
 	lastID string
+	asked  string          // the event id that the exchange under way resumes from
+	missed bool            // it broke, and what was announced since was not heard
 	timer  timer           // the next opening, or the next look
 	polls  int             // looks in a row at a resumed stream that had brought nothing
 	first  []chan struct{} // told when the first opening is decided
@@ -73,6 +75,7 @@ func (e *Engine) sendGet(g *getStream) {
 }
 
 func (e *Engine) listenGet(g *getStream) {
+	g.asked = g.lastID
 	err := g.inc.tr.Send(transports.Outbound{Ref: g.ref, Op: transports.OpListen, LastID: g.lastID, Header: g.inc.headers()})
 	if err != nil {
 		e.getLost(g, 0)
@@ -145,6 +148,10 @@ func (e *Engine) getOpened(_ *incarnation, ref uint64) {
 		g.opened = true
 		g.step(fsm.Up)
 		g.decided()
+		if g.missed && g.asked == "" && e.session.Load() != nil {
+			e.missedChanges()
+		}
+		g.missed = false
 		e.pollGetLater(g)
 	}
 }
@@ -198,12 +205,47 @@ func (e *Engine) getRejected(inc *incarnation, ev transports.Rejected) bool {
 		g.ref = 0
 		e.closeGet()
 	default:
+		if g.asked != "" && refusesID(ev.Status) { // it may be the id: the next try goes without
+			e.log(slog.LevelWarn, "the server does not resume its standalone stream", "gen", inc.gen, "status", ev.Status)
+			g.lastID = ""
+		}
 		e.getLost(g, retryAfter(ev.Header, e.Clock.Now()))
 		if policy.Judge(r).Signal == policy.Suspect {
 			e.suspect(inc, suspect{ev: ev})
 		}
 	}
 	return true
+}
+
+// refusesID reports whether a GET that asked for what followed an event may have been
+// refused for that: not for its credentials, nor for the moment.
+func refusesID(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status/100 == 4
+}
+
+// missedChanges takes what the server may have announced for changed.
+func (e *Engine) missedChanges() {
+	can := e.announces()
+	for _, kind := range []struct {
+		announced bool
+		method    string
+	}{
+		{can.Tools, methodToolsChanged},
+		{can.Prompts, methodPromptsChanged},
+		{can.Resources, methodResourceChanged},
+	} {
+		if kind.announced {
+			e.Face.Changed(kind.method, "")
+		}
+	}
+	for _, uri := range e.state.subscriptions() {
+		e.Face.Changed(methodUpdated, uri)
+	}
 }
 
 func (e *Engine) getBroken(_ *incarnation, ev transports.Broken) bool {
@@ -224,6 +266,7 @@ func (e *Engine) getLost(g *getStream, floor time.Duration) {
 	if g.snap.State == fsm.Serving && e.Clock.Now().Sub(g.since) >= getLived {
 		g.tries = 0
 	}
+	g.missed = g.missed || g.snap.State == fsm.Serving
 	g.step(fsm.Lost)
 	g.decided()
 	g.ref = 0

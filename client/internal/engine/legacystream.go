@@ -62,10 +62,8 @@ func (e *Engine) subscribed(s *Stream, c *call) {
 	e.grant(s)
 }
 
-// grant acknowledges a legacy stream: the changes that the server says it
-// announces, and the resources it has accepted. A stream that wanted only
-// resources and got none was refused.
-func (e *Engine) grant(s *Stream) {
+// announces are the listings whose changes the server says it announces.
+func (e *Engine) announces() Filter {
 	type changes struct {
 		ListChanged bool `json:"listChanged"`
 	}
@@ -75,10 +73,18 @@ func (e *Engine) grant(s *Stream) {
 		Resources changes `json:"resources"`
 	}
 	_ = Decode(e.session.Load().Capabilities, &can) // nothing readable announces nothing
+	return Filter{Tools: can.Tools.ListChanged, Prompts: can.Prompts.ListChanged, Resources: can.Resources.ListChanged}
+}
+
+// grant acknowledges a legacy stream: the changes that the server says it
+// announces, and the resources it has accepted. A stream that wanted only
+// resources and got none was refused.
+func (e *Engine) grant(s *Stream) {
+	can := e.announces()
 	got := Filter{
-		Tools:     s.filter.Tools && can.Tools.ListChanged,
-		Prompts:   s.filter.Prompts && can.Prompts.ListChanged,
-		Resources: s.filter.Resources && can.Resources.ListChanged,
+		Tools:     s.filter.Tools && can.Tools,
+		Prompts:   s.filter.Prompts && can.Prompts,
+		Resources: s.filter.Resources && can.Resources,
 		URIs:      slices.DeleteFunc(slices.Clone(s.filter.URIs), func(uri string) bool { return !e.state.isLive(uri) }),
 	}
 	wantsMore := s.filter.Tools || s.filter.Prompts || s.filter.Resources

@@ -86,6 +86,16 @@ func (e *Engine) Subscribed() (uris []string) {
 	return uris
 }
 
+// subscriptions are the resources that are subscribed to.
+func (s *state) subscriptions() (uris []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sub := range s.subs {
+		uris = append(uris, sub.uri)
+	}
+	return uris
+}
+
 // isLive reports whether the current incarnation has accepted a subscription.
 func (s *state) isLive(uri string) bool {
 	s.mu.Lock()
