@@ -112,9 +112,14 @@ type TimeoutError struct {
 	What  string // "request", or "start-up"
 	After time.Duration
 	Idle  bool // no progress for so long, rather than no answer
+	// Unserved says that the request was given to no server: it waited for one.
+	Unserved bool
 }
 
 func (e *TimeoutError) Error() string {
+	if e.Unserved {
+		return fmt.Sprintf("client: %s: no server was ready for it within %s", e.What, e.After)
+	}
 	if e.Idle {
 		return fmt.Sprintf("client: %s: nothing heard for %s", e.What, e.After)
 	}
@@ -305,7 +310,7 @@ func public(err error) error {
 		case engine.KindPinned:
 			return ErrCursorLost
 		case engine.KindTimeout:
-			return &TimeoutError{What: "request", After: e.After, Idle: e.Idle}
+			return &TimeoutError{What: "request", After: e.After, Idle: e.Idle, Unserved: e.Attempts == 0}
 		}
 		return public(e.Cause)
 	case *engine.SizeError:

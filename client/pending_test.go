@@ -360,7 +360,7 @@ func TestS38_TheClockOfACallRunsWhileItWaits(t *testing.T) {
 		p.kill()
 		synctest.Wait()
 		began := time.Now()
-		if got, want := tool(t.Context(), c), "not executed: client: request: nothing heard for 30s"; got != want {
+		if got, want := tool(t.Context(), c), "not executed: client: request: no server was ready for it within 30s"; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if took := time.Since(began); took != 30*time.Second {
