@@ -58,7 +58,13 @@ type authority struct {
 	mu     sync.Mutex
 	held   held
 	asking *asking
+	failed *AuthError // why there is nothing newer than held; nil if nobody failed
+	until  time.Time  // when to ask again all the same
 }
+
+// askAgain is how long a failure of the Authorizer stands for whoever comes later:
+// the requests that were refused together do not come back together.
+const askAgain = time.Second
 
 // held are credentials with their number, which tells a request that was refused
 // whether others were given out meanwhile.
@@ -111,9 +117,9 @@ func (a *authority) current(ctx context.Context) (held, error) {
 // is asked waits for that one answer.
 func (a *authority) renew(ctx context.Context, stale held, challenge http.Header) (held, error) {
 	for {
-		q, newer, ok := a.join(ctx, stale, challenge)
-		if ok {
-			return newer, nil
+		q, newer, err := a.join(ctx, stale, challenge)
+		if q == nil {
+			return newer, err
 		}
 		select {
 		case <-q.done:
@@ -127,12 +133,16 @@ func (a *authority) renew(ctx context.Context, stale held, challenge http.Header
 	}
 }
 
-// join finds newer credentials, or a call of the Authorizer to wait for.
-func (a *authority) join(ctx context.Context, stale held, challenge http.Header) (q *asking, newer held, ok bool) {
+// join finds newer credentials, a failure that still stands, or a call of the
+// Authorizer to wait for.
+func (a *authority) join(ctx context.Context, stale held, challenge http.Header) (q *asking, newer held, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.held.n > stale.n {
-		return nil, a.held, true
+		return nil, a.held, nil
+	}
+	if a.asking == nil && a.failed != nil && time.Now().Before(a.until) {
+		return nil, held{}, a.failed
 	}
 	if a.asking == nil {
 		// Not the first waiter's context: its cancel must not fail the others.
@@ -141,7 +151,7 @@ func (a *authority) join(ctx context.Context, stale held, challenge http.Header)
 		go a.ask(own, a.asking, Reason{Stale: stale.Credentials, Challenge: challenge})
 	}
 	a.asking.waiters++
-	return a.asking, held{}, false
+	return a.asking, held{}, nil
 }
 
 // leave stops waiting. The last one to leave cancels the call and sees it end, so
@@ -169,7 +179,10 @@ func (a *authority) ask(ctx context.Context, q *asking, why Reason) {
 	defer a.mu.Unlock()
 	a.asking = nil
 	if err != nil {
-		q.err = &AuthError{err}
+		failed := &AuthError{err}
+		if q.err = failed; !q.left { // else it failed because nobody waited
+			a.failed, a.until = failed, now.Add(askAgain)
+		}
 		// Early renewal is not tried again before the end.
 		if a.held.n > 0 && !a.held.renewAt.IsZero() {
 			a.held.renewAt = a.held.Expires
@@ -183,7 +196,7 @@ func (a *authority) ask(ctx context.Context, q *asking, why Reason) {
 	if !c.Expires.IsZero() {
 		h.renewAt = c.Expires.Add(-min(earlyMax, max(c.Expires.Sub(now), 0)/earlyShare))
 	}
-	a.held, q.got = h, h
+	a.held, q.got, a.failed = h, h, nil
 }
 
 // call asks the Authorizer, whose panic is an error of those who wait.

@@ -141,8 +141,8 @@ func TestB096_A401ThatStaysIsARefusal(t *testing.T) {
 		asked int64 // for 2 requests, one after the other
 		posts int
 	}{
-		{"whatever token it gets", nil, 2, 3}, // the second request meets the token that has just been renewed
-		{"because there is no other token", broken, 3, 2},
+		{"whatever token it gets", nil, 2, 3},             // the second request meets the token that has just been renewed
+		{"because there is no other token", broken, 2, 2}, // and learns what has just failed
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := &tokens{err: tc.err}
@@ -171,6 +171,51 @@ func TestB096_A401ThatStaysIsARefusal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Requests that are refused together do not come back together. One failure is the
+// answer to all of them, and to whoever comes within a second.
+func TestB096_AFailureOfTheAuthorizerIsSharedToo(t *testing.T) {
+	broken := errors.New("invalid_grant")
+	a := &tokens{err: broken}
+	late := func(w http.ResponseWriter, r *http.Request) { writeJSON(w, answer(readMessage(r).ID)) }
+	guarded(t, a, late, func(g *guard, w *wire, l *life) {
+		l.send(request(1, modern, "ping"))
+		synctest.Wait()
+		g.set("B")
+		refused := func(from, to uint64) {
+			t.Helper()
+			for ref := from; ref < to; ref++ {
+				l.send(request(ref, modern, "tools/call"))
+				time.Sleep(10 * time.Millisecond)
+			}
+			synctest.Wait()
+			events := l.got()
+			for _, e := range events[len(events)-int(to-from):] {
+				failed := new(streamable.AuthError)
+				if r, ok := e.(transports.Rejected); !ok || r.Status != 401 || !errors.As(r.Cause, &failed) || !errors.Is(failed, broken) {
+					t.Errorf("%#v", e)
+				}
+			}
+		}
+		refused(2, 22)
+		if n := a.asked.Load(); n != 2 {
+			t.Errorf("the Authorizer was asked %d times, want 2: at first, and once for all", n)
+		}
+		time.Sleep(time.Second)
+		refused(22, 42)
+		if n := a.asked.Load(); n != 3 {
+			t.Errorf("the Authorizer was asked %d times, want 3: again after a second", n)
+		}
+		time.Sleep(time.Second)
+		a.err = nil
+		g.set("D")
+		l.send(request(42, modern, "tools/call"))
+		synctest.Wait()
+		if diff := cmp.Diff(transports.Event(message(42, answer(42))), l.got()[41]); diff != "" {
+			t.Errorf("once it has credentials again (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestWithoutAnAuthorizerA401IsARefusal(t *testing.T) {

@@ -30,6 +30,7 @@ func TestTheDocsTellTheBounds(t *testing.T) {
 		"(maxRetry)":    maxRetry.String(),
 		"(eventBuffer)": size(eventBuffer),
 		"(trusted)":     size(trusted),
+		"(askAgain)":    askAgain.String(),
 		"(earlyMax)":    earlyMax.String(),
 		"(sampleMax)":   size(sampleMax),
 		"(dialWait)":    dialWait.String(),
