@@ -122,6 +122,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// origin is what an error may show of a URL: user, path and query may hold secrets,
+// and so may what only looks like a scheme.
+func origin(u *url.URL) string {
+	if u.Scheme == "" || u.Opaque != "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
 // check returns the endpoint, or what is wrong with the configuration.
 func (c Config) check() (*url.URL, error) {
 	u, err := url.Parse(c.URL)
@@ -129,9 +138,9 @@ func (c Config) check() (*url.URL, error) {
 	case err != nil: // without the URL, which may hold secrets
 		return nil, &ConfigError{Field: "URL", Why: "is not a URL"}
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, &ConfigError{Field: "URL", Value: u.Redacted(), Why: "is neither http nor https"}
+		return nil, &ConfigError{Field: "URL", Value: origin(u), Why: "is neither http nor https"}
 	case u.Hostname() == "":
-		return nil, &ConfigError{Field: "URL", Value: u.Redacted(), Why: "names no host"}
+		return nil, &ConfigError{Field: "URL", Value: origin(u), Why: "names no host"}
 	}
 	for name, values := range c.Header {
 		for _, v := range values {

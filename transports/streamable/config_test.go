@@ -20,9 +20,10 @@ func TestAConfigThatMakesNoSenseIsServesError(t *testing.T) {
 	}{
 		{"not a URL", streamable.Config{URL: "http://a b/?key=secret"}, streamable.ConfigError{Field: "URL", Why: "is not a URL"}},
 		{"empty", streamable.Config{}, streamable.ConfigError{Field: "URL", Why: "is neither http nor https"}},
-		{"another scheme", streamable.Config{URL: "ftp://u:secret@host/x"}, streamable.ConfigError{Field: "URL", Value: "ftp://u:xxxxx@host/x", Why: "is neither http nor https"}},
-		{"a path", streamable.Config{URL: "/mcp"}, streamable.ConfigError{Field: "URL", Value: "/mcp", Why: "is neither http nor https"}},
-		{"no host", streamable.Config{URL: "http:///mcp"}, streamable.ConfigError{Field: "URL", Value: "http:///mcp", Why: "names no host"}},
+		{"another scheme", streamable.Config{URL: "ftp://secret:secret@host:21/secret?key=secret#secret"}, streamable.ConfigError{Field: "URL", Value: "ftp://host:21", Why: "is neither http nor https"}},
+		{"no scheme", streamable.Config{URL: "secret:secret@host/x"}, streamable.ConfigError{Field: "URL", Why: "is neither http nor https"}},
+		{"a path", streamable.Config{URL: "/mcp"}, streamable.ConfigError{Field: "URL", Why: "is neither http nor https"}},
+		{"no host", streamable.Config{URL: "http:///mcp?key=secret"}, streamable.ConfigError{Field: "URL", Value: "http://", Why: "names no host"}},
 		{"a header with a line break", streamable.Config{URL: "http://h/", Header: http.Header{"X-A": {"a\nb"}}}, streamable.ConfigError{Field: "Header", Value: `"X-A"`, Why: "has a control character in its value"}},
 		{"a header that is none", streamable.Config{URL: "http://h/", Header: http.Header{"X A": {"a"}}}, streamable.ConfigError{Field: "Header", Value: `"X A"`, Why: "is no header name"}},
 		{"a negative bound", streamable.Config{URL: "http://h/", ReadOut: -1}, streamable.ConfigError{Field: "ReadOut", Value: "-1", Why: "is negative"}},
