@@ -63,6 +63,7 @@ func runCommand(c command, std streams, args []string) int {
 type shim struct {
 	opt   *runOptions
 	log   *slog.Logger
+	err   *stderr
 	said  *outlet // our own lines
 	host  *outlet // protocol
 	guard *guard
@@ -74,11 +75,12 @@ type shim struct {
 }
 
 func newShim(opt *runOptions, std streams) *shim {
+	err := &stderr{to: std.err}
 	s := &shim{
-		opt: opt,
+		opt: opt, err: err,
 		// A host that never reads our stderr must not stop us: beyond this much
 		// our lines are lost.
-		said: newOutlet(std.err, 1<<20),
+		said: newOutlet(ourLines{err}, 1<<20),
 		host: newOutlet(std.out, maxUnread),
 	}
 	s.log = slog.New(opt.handler(s.said))
@@ -91,7 +93,7 @@ func (s *shim) run(std streams) (int, error) {
 	signals := notify()
 	defer signal.Stop(signals)
 	var err error
-	server := paced(s.peer(std), s.host)
+	server := paced(s.peer(), s.host)
 	defer s.guard.close()
 	config := s.opt.relay
 	config.Logger = s.log
@@ -151,13 +153,13 @@ func (s *shim) flush(hostLeft <-chan struct{}, signals <-chan os.Signal) {
 }
 
 // child is a server that is started, and the guard that ends it should we be killed.
-func (s *shim) child(std streams) transports.Factory {
+func (s *shim) child() transports.Factory {
 	var err error
 	if s.guard, err = startGuard(); err != nil {
 		s.log.Warn("no guard: should this process be killed, only the server itself dies with it", "err", err)
 	}
 	conf := s.opt.server
-	conf.Stderr = std.err
+	conf.Stderr = s.err
 	conf.OnStart = func(p stdio.Process) { s.guard.watch(p.PID) }
 	return guarded(conf.Factory(), s.guard)
 }

@@ -74,9 +74,9 @@ func (v *several) Set(s string) error {
 
 // peer is the server that a command line names. One that is started is watched by
 // the guard.
-func (s *shim) peer(std streams) transports.Factory {
+func (s *shim) peer() transports.Factory {
 	if s.opt.endpoint != nil {
 		return s.opt.endpoint.Factory()
 	}
-	return s.child(std)
+	return s.child()
 }
