@@ -61,7 +61,7 @@ func TestWrongArgumentsAreToldWithTheUsage(t *testing.T) {
 		{"drill npx", `respawn drill: unexpected argument "npx" (a server's command comes after --)`},
 		{"drill --", "respawn drill: no command after --"},
 		{"drill http://127.0.0.1/mcp and more", "respawn drill: a URL takes no arguments"},
-		{"drill http://", "respawn drill: that is no URL of a server"},
+		{"drill http://", "respawn drill: the URL names no host"},
 		{"drill -header key http://127.0.0.1/mcp", "respawn drill: -header wants 'Name: value'"},
 		{"drill -header a:b -- npx", "respawn drill: -header and -header-env are for a URL"},
 		{"drill -timeout 0s", "respawn drill: -timeout 0s is not positive"},

@@ -15,7 +15,7 @@ func TestRelay_Rule3_EachRequestIsAnsweredOnceWhateverTheServerSays(t *testing.T
 	a.take()
 	a.says(
 		result("99", "{}"),                 // nobody asked
-		result(`"1"`, "{}"),                // nobody asked, in another type
+		result(`"one"`, "{}"),              // nor under that id
 		result("1", `{"first":true}`),      //
 		result("1", `{"second":true}`),     // it was answered
 		refusal("1", -32603, "third time"), //
