@@ -682,6 +682,28 @@ func TestH12_WhoSuspectsByItsOwnAnswerIsNotSentAgain(t *testing.T) {
 	}
 }
 
+// The answer is at hand while the session is in doubt, so it is the caller's whatever ends the wait.
+func TestH12_AnAnswerThatIsASuspicionSurvivesTheEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		budget policy.Budget
+		ping   func(c *client.Client, x *exchange)
+	}{
+		"the budget is spent": {policy.Never(), func(_ *client.Client, x *exchange) { x.reject(404, "") }},
+		"closed":              {policy.Unlimited(), func(c *client.Client, _ *exchange) { go func() { _ = c.Close(context.Background()) }() }},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			w := &web{legacy: true}
+			c := dial(t, w, client.Config{Budget: tt.budget, DrainTimeout: -1})
+			w.becomes(anyOf(
+				only("tools/call", func(x *exchange) { x.reject(400, x.error(-32050, "declined", "")) }),
+				only("ping", func(x *exchange) { tt.ping(c, x) })))
+			if got := ask(t.Context(), c, "tools/call"); got != "the peer says -32050" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
 func TestH12_ProgressOfARequestOnTheOldSessionStillCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{legacy: true}

@@ -163,6 +163,7 @@ func (e *Engine) settle(s step) {
 // settleCalls decides about each request that an incarnation had whose Serve is
 // over.
 func (e *Engine) settleCalls(inc *incarnation, cause error) {
+	e.settleAnswered(inc)
 	t := e.calls
 	t.mu.Lock()
 	inc.endCause = cause
@@ -215,6 +216,9 @@ func (e *Engine) fail(s step) {
 	t := e.calls
 	t.mu.Lock()
 	t.gate, t.inc, t.terminal = gateEnded, nil, f
+	t.mu.Unlock()
+	e.settleAnswered(e.cur)
+	t.mu.Lock()
 	calls := append([]*call(nil), t.waits...)
 	for _, c := range t.byRef {
 		calls = append(calls, c)

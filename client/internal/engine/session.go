@@ -86,6 +86,16 @@ func (e *Engine) convict(inc *incarnation) {
 	}
 }
 
+// settleAnswered ends the calls of an incarnation whose answer is at hand, and
+// waits for what a probe says of the session only.
+func (e *Engine) settleAnswered(inc *incarnation) {
+	for _, s := range inc.suspects {
+		if s.answered && s.c != nil && s.c.stream == nil {
+			e.refuse(s.c, s.ev)
+		}
+	}
+}
+
 func (e *Engine) judgeProbe(c *call, modern bool) policy.Judgement {
 	p := policy.Probe{ID: c.id}
 	switch r := new(RejectedError); {
