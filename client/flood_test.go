@@ -1,5 +1,7 @@
 package client_test
 
+//lint:file-ignore SA1019 deprecated features of legacy eras still work, and are offered
+
 import (
 	"fmt"
 	"testing"
