@@ -69,9 +69,9 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 			what = "the MCP server %q refused %s by HTTP (status " + strconv.Itoa(refusal.Status) + ")."
 		}
 	case f.Kind == engine.KindTooLarge:
-		what = "the answer of the MCP server %q to %s is too large to be passed on."
+		what = "the MCP server %q gave an answer to %s that is too large to be passed on."
 	case f.Kind == engine.KindUnreadable:
-		what = "the answer of the MCP server %q to %s can't be read."
+		what = "the MCP server %q gave an answer to %s that can't be read."
 	case f.Kind == engine.KindBroken:
 		what = "the response of the MCP server %q to %s ended without an answer."
 	case f.Kind == engine.KindFull || f.Kind == engine.KindInvalid:

@@ -406,7 +406,7 @@ func TestRelay_Rule3_AnAnswerOverTheLimitIsAnsweredByAnError(t *testing.T) {
 		h.heard()
 		h.FromHost([]byte(`{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{"name":"x"}}`))
 		synctest.Wait()
-		want := []string{`{"jsonrpc":"2.0","id":"big","error":{"code":-31001,"message":"respawn: the answer of the MCP server \"s\" to tools/call is too large to be passed on. ` +
+		want := []string{`{"jsonrpc":"2.0","id":"big","error":{"code":-31001,"message":"respawn: the MCP server \"s\" gave an answer to tools/call that is too large to be passed on. ` +
 			`The call may have taken effect: check before you make it again.","data":{"outcome":"unknown","generation":1,"cause":"an answer of 68157440 bytes","attempt":1}}}`}
 		if diff := cmp.Diff(want, h.heard()); diff != "" {
 			t.Error(diff)

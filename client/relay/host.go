@@ -102,6 +102,10 @@ func (r *Relay) take(frame []byte) {
 
 var errNoMessage = errors.New("no JSON-RPC message")
 
+// FromHostCut takes the beginning of a message of the host that was not read as a
+// whole, for the reason why. A request whose id and method are in it is answered.
+func (r *Relay) FromHostCut(head []byte, why error) { r.unreadable(head, why) }
+
 // unreadable answers a request of the host's that no server can be given, if it can
 // be told that it is one.
 func (r *Relay) unreadable(frame []byte, why error) {

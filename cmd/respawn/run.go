@@ -174,8 +174,9 @@ func (s *shim) stop() {
 	s.host.close(flushWait)
 }
 
-func (s *shim) tooLong(n int) {
+func (s *shim) tooLong(head []byte, n int) {
 	s.log.Error("a message of the host is too long and was dropped", "bytes", n, "limit", s.opt.maxMessage)
+	s.relay.FromHostCut(head, fmt.Errorf("it has %d bytes, and %d are allowed", n, s.opt.maxMessage))
 }
 
 // notify asks for the signals that end a run. One that was ignored when we were

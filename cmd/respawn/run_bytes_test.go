@@ -63,9 +63,14 @@ func TestRelay_Rule2_AMessageOverTheLimitIsDroppedAloneInBothDirections(t *testi
 	s, a := opened(t, "-max-message 64KiB")
 	long := `{"pad":"` + strings.Repeat("x", 100<<10) + `"}`
 	s.say(request("1", "tools/list", long), request("2", "tools/list", "{}"))
+	s.hearsLost(lost{ID: "1", Code: -31002, Outcome: "not executed"})
 	a.takes(request("2", "tools/list", "{}"))
 	a.says(notification("notifications/vendor", long), result("2", "{}"))
 	s.hears(result("2", "{}"))
+	s.say(request("3", "tools/list", "{}"))
+	a.takes(request("3", "tools/list", "{}"))
+	a.says(result("3", long))
+	s.hearsLost(lost{ID: "3", Generation: 1, Code: -31001, Outcome: "unknown", Attempt: 1})
 	s.stderr.until(t, "too long")
 	s.ends(exitOK)
 }
@@ -99,11 +104,13 @@ func TestRelay_WhatTheHostSaysThatIsNoMessageIsDroppedAlone(t *testing.T) {
 	s, a := opened(t, "")
 	for _, noise := range []string{
 		"", "  ", "hello", "42", "null", "{}", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":9}`, "[]", "[1]",
-		strings.Repeat("[", 2<<20), `{"jsonrpc":"2.0","method":"x","params":` + strings.Repeat("[", 2<<20),
-		strings.Repeat("[", 100) + strings.Repeat("]", 100), "\xff\xfe",
+		strings.Repeat("[", 2<<20), strings.Repeat("[", 100) + strings.Repeat("]", 100), "\xff\xfe",
 	} {
 		s.say(noise)
 	}
+	s.say(`{"jsonrpc":"2.0","method":"x","params":`+strings.Repeat("[", 2<<20),
+		request("1", "x", strings.Repeat("[", 2000)+strings.Repeat("]", 2000)))
+	s.hearsLost(lost{ID: "1", Code: -31002, Outcome: "not executed"}) // it can be told that this is a request
 	s.say("\ufeff"+request("1", "tools/list", "{}")+"\r", request("2", "tools/list", "{}"))
 	a.takes(request("2", "tools/list", "{}"))
 	a.says(result("2", "{}"))

@@ -20,9 +20,13 @@ type lines struct {
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
+// headMax is how much of a line over the limit is told: enough for the id and the
+// method, which most clients write first.
+const headMax = 4 << 10
+
 // each gives every line to take, who may keep it, until the input ends. Of a line
-// over the limit only the length is told.
-func (l *lines) each(take func([]byte), tooLong func(int)) error {
+// over the limit only its beginning and the length are told.
+func (l *lines) each(take func([]byte), tooLong func(head []byte, n int)) error {
 	var long []byte // the beginning of a line that the buffer does not hold
 	length := 0
 	for first := true; ; {
@@ -30,8 +34,8 @@ func (l *lines) each(take func([]byte), tooLong func(int)) error {
 		length += len(part)
 		if length <= l.limit+1 {
 			long = append(long, part...)
-		} else {
-			long = nil
+		} else if len(long) > headMax {
+			long = bytes.Clone(long[:headMax])
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
@@ -42,7 +46,7 @@ func (l *lines) each(take func([]byte), tooLong func(int)) error {
 			long = line
 		}
 		if length > l.limit+1 || len(long) > l.limit {
-			tooLong(length)
+			tooLong(long[:min(len(long), headMax)], length)
 		} else if len(long) > 0 {
 			take(long)
 		}

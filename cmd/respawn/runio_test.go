@@ -240,7 +240,7 @@ func TestLines_AreSplitAtNewlinesAloneAndDroppedOneByOneWhenTooLong(t *testing.T
 		var got []string
 		var dropped []int
 		in := lines{r: bufio.NewReaderSize(r, 16), limit: 40}
-		err := in.each(func(b []byte) { got = append(got, string(b)) }, func(n int) { dropped = append(dropped, n) })
+		err := in.each(func(b []byte) { got = append(got, string(b)) }, func(_ []byte, n int) { dropped = append(dropped, n) })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
