@@ -67,6 +67,9 @@ func (r *Relay) failure(m *message, f *engine.Failure) []byte {
 		what = "the MCP server %q refused %s by HTTP."
 		if refusal := new(engine.RejectedError); errors.As(f.Cause, &refusal) {
 			what = "the MCP server %q refused %s by HTTP (status " + strconv.Itoa(refusal.Status) + ")."
+			if refusal.Status/100 == 2 {
+				what = "what the MCP server %q sent for %s is no answer (HTTP status " + strconv.Itoa(refusal.Status) + ")."
+			}
 		}
 	case f.Kind == engine.KindTooLarge:
 		what = "the MCP server %q gave an answer to %s that is too large to be passed on."

@@ -32,7 +32,7 @@ func TestRelay_OverHTTPAnOpeningThatIsNotAnsweredIsAnErrorAndTheNextOneWorks(t *
 		"503": {rejected(503), unknown, "by HTTP (status 503)"},
 		"a page": {func(ref uint64) transports.Event {
 			return transports.Rejected{Ref: ref, Status: 200, Cause: errors.New("it is text/html")}
-		}, unknown, "it is text/html"},
+		}, unknown, "is no answer (HTTP status 200)"},
 		"a reset": {func(ref uint64) transports.Event {
 			return transports.Broken{Ref: ref, Cause: errors.New("connection reset")}
 		}, unknown, "connection reset"},
