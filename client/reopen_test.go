@@ -124,6 +124,34 @@ func TestS42_ALateAnswerToAnOpeningThatWasGivenUpEndsNoOther(t *testing.T) {
 	}
 }
 
+// A request of which the server had nothing was not asked: the next one is the first,
+// and has the handle's id.
+func TestS41_AnOpeningThatWasNeverWrittenLeavesTheHandleItsID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		p := &peer{on: func(l *life, m message) (handled bool, die error) {
+			switch m.Method {
+			case "acme/nap": // meanwhile the server reads nothing
+				time.Sleep(1500 * time.Millisecond)
+			case "subscriptions/listen":
+				asked = append(asked, string(m.ID))
+				l.ack(m, `{"toolsListChanged":true}`)
+				return true, nil
+			}
+			return false, nil
+		}}
+		c := connect(t, p, client.Config{RequestTimeout: time.Second})
+		nap := start(func() string { return words(c.Call(t.Context(), "acme/nap", nil, nil)) })
+		synctest.Wait()
+		s := listen(t, c, client.Filter{Tools: true}, &diary{})
+		pass(5 * time.Second)
+		<-nap
+		if diff := cmp.Diff([]string{s.ID()}, asked); diff != "" {
+			t.Errorf("the ids that arrived (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // The server is known to be dying, or dies, while it is asked.
 func TestS42_ADeathDuringTheOpeningDoesNotEndAStream(t *testing.T) {
 	for _, legacy := range []bool{false, true} {

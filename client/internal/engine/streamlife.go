@@ -148,6 +148,9 @@ func (e *Engine) streamOver(s *Stream, c *call) {
 		return
 	}
 	s.timer.stop()
+	if c.fail != nil && c.fail.Outcome == NotExecuted { // the incarnation never had that id
+		s.askedIn = 0
+	}
 	if s.raw != nil && c.fail == nil && !busy(c.reply.Status) {
 		s.raw.Over(c.reply, nil)
 	}
