@@ -466,6 +466,26 @@ func TestM7_AListingOlderThanAChangeIsNoEvidence(t *testing.T) {
 	})
 }
 
+// What was announced while the subscription was cut, nobody heard: the listing may be
+// an old one.
+func TestM7_AListingFromBeforeAGapIsNoEvidence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		w := &web{on: anyOf(cutOnce(&runs), listing(annotated(`{"readOnlyHint":true}`)))}
+		c := dial(t, w, client.Config{})
+		listen(t, c, client.Filter{Tools: true}, &diary{})
+		if _, err := c.ListTools(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		w.find(listenMethod).cut("")
+		pass(time.Second)
+		ask(t.Context(), c, "tools/call")
+		if n := w.count(listenMethod); runs != 1 || n != 2 {
+			t.Errorf("%d runs, %d openings", runs, n)
+		}
+	})
+}
+
 func TestM8_TheReadSetAloneIsIssuedAgain(t *testing.T) {
 	reads := []string{
 		"server/discover", "tools/list", "prompts/list", "prompts/get", "resources/list",

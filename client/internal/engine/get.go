@@ -240,11 +240,11 @@ func (e *Engine) missedChanges() {
 		{can.Resources, methodResourceChanged},
 	} {
 		if kind.announced {
-			e.Face.Changed(kind.method, "")
+			e.stale(kind.method, "")
 		}
 	}
 	for _, uri := range e.state.subscriptions() {
-		e.Face.Changed(methodUpdated, uri)
+		e.stale(methodUpdated, uri)
 	}
 }
 

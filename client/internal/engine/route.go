@@ -20,10 +20,7 @@ func (inc *incarnation) route(m Incoming) bool {
 	}
 	_, err := json.Parse(m.Params, &p, json.ZeroCopy|json.DontMatchCaseInsensitiveStructFields)
 	if slices.Contains(changes, m.Method) { // something did, whatever the params are
-		if m.Method == methodToolsChanged {
-			e.evidence.forget()
-		}
-		e.Face.Changed(m.Method, p.URI)
+		e.stale(m.Method, p.URI)
 	}
 	if err != nil && len(m.Params) > 0 {
 		return false
@@ -58,6 +55,14 @@ func (inc *incarnation) route(m Incoming) bool {
 		}
 	}
 	return false
+}
+
+// stale makes what was known stale: the peer said so, or may have said so unheard.
+func (e *Engine) stale(method, uri string) {
+	if method == methodToolsChanged {
+		e.evidence.forget()
+	}
+	e.Face.Changed(method, uri)
 }
 
 // underHandle is the result of a listen request under the id of its handle, where

@@ -260,11 +260,11 @@ func (e *Engine) ackedStream(s *Stream) {
 	}
 	for _, method := range changes {
 		if method != methodUpdated && s.wants(method, "") {
-			e.Face.Changed(method, "")
+			e.stale(method, "")
 		}
 	}
 	for _, uri := range s.filter.URIs {
-		e.Face.Changed(methodUpdated, uri)
+		e.stale(methodUpdated, uri)
 	}
 }
 
