@@ -72,7 +72,12 @@ type shim struct {
 	mu     sync.Mutex
 	deaths []relay.Ended // the last few
 	parked bool          // the budget is spent, and the post-mortem written
+
+	begun     chan struct{} // closed when there was a server, or none has to be started
+	beginOnce sync.Once
 }
+
+func (s *shim) begin() { s.beginOnce.Do(func() { close(s.begun) }) }
 
 func newShim(opt *runOptions, std streams) *shim {
 	err := &stderr{to: std.err}
@@ -80,8 +85,9 @@ func newShim(opt *runOptions, std streams) *shim {
 		opt: opt, err: err,
 		// A host that never reads our stderr must not stop us: beyond this much
 		// our lines are lost.
-		said: newOutlet(ourLines{err}, 1<<20),
-		host: newOutlet(std.out, maxUnread),
+		said:  newOutlet(ourLines{err}, 1<<20),
+		host:  newOutlet(std.out, maxUnread),
+		begun: make(chan struct{}),
 	}
 	s.log = slog.New(opt.handler(s.said))
 	return s
@@ -118,6 +124,11 @@ func (s *shim) run(std streams) (int, error) {
 			code = s.gaveUp()
 			s.flush(hostLeft, signals)
 		case <-hostLeft:
+			select { // a command that can't be started says so, however soon the host is gone
+			case <-s.begun:
+			case <-s.relay.Done():
+				code = s.gaveUp()
+			}
 		case <-s.host.broken:
 			s.log.Info("the host does not read any more", "err", s.host.err)
 		case sig := <-signals:
@@ -160,7 +171,10 @@ func (s *shim) child() transports.Factory {
 	}
 	conf := s.opt.server
 	conf.Stderr = s.err
-	conf.OnStart = func(p stdio.Process) { s.guard.watch(p.PID) }
+	conf.OnStart = func(p stdio.Process) {
+		s.begin()
+		s.guard.watch(p.PID)
+	}
 	return guarded(conf.Factory(), s.guard)
 }
 

@@ -171,6 +171,16 @@ func TestExitCode_WhatNeverStartedAndWhatIsNoCommand(t *testing.T) {
 	}
 }
 
+func TestExitCode_WhatCanNotBeStartedIsToldToAHostThatIsGone(t *testing.T) {
+	for range 20 {
+		s := stageCommand(t, []string{"run", "no-such-server-anywhere"})
+		s.stdin.Close()
+		if got := s.code(); got != 127 {
+			t.Fatalf("exit code %d, want 127", got)
+		}
+	}
+}
+
 func TestGiveUp_EveryPendingRequestIsAnsweredAndThePostMortemSaysWhy(t *testing.T) {
 	s, a := opened(t, "-max-restarts 2")
 	words := strings.Repeat("the last words of a server\n", 1000) // more than is kept

@@ -76,6 +76,7 @@ func (v *several) Set(s string) error {
 // the guard.
 func (s *shim) peer() transports.Factory {
 	if s.opt.endpoint != nil {
+		s.begin()
 		return s.opt.endpoint.Factory()
 	}
 	return s.child()
