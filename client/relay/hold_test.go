@@ -454,3 +454,26 @@ func TestRelay_Rule5_AStreamThatNeverWasOpenIsHeldLikeAnyRequest(t *testing.T) {
 		expect(t, "and what may have changed is told once", h.brief(), []string{"tools/list_changed"})
 	})
 }
+
+// A host that cancelled hears nothing of it any more, whoever is quicker.
+func TestRelay_Rule5_AStreamThatTheHostCancelledHasNoAnswer(t *testing.T) {
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"h","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{on: func(l *life, m message) error {
+			if m.Method == "server/discover" {
+				l.Write(0, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}`, m.ID))
+			}
+			return nil
+		}}
+		h := start(t, s, relay.Config{})
+		h.say(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{` + meta + `}}`)
+		h.heard()
+		for id := range 500 {
+			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`, id, meta))
+			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+			if got := h.heard(); len(got) > 0 {
+				t.Fatalf("the host hears %v", got)
+			}
+		}
+	})
+}

@@ -330,11 +330,11 @@ func (r *Relay) cancel(m *message) {
 	if target == nil || target.method == methodInitialize {
 		return
 	}
+	r.forget(id) // first: what its end brings is for nobody any more
 	gen, live := r.engine.Withdraw(id)
 	if stream != nil { // or it would be opened again
 		stream.Close()
 	}
-	r.forget(id)
 	r.settled(target) // a probe is offered to nobody any more
 	if live {
 		r.engine.Post(engine.Request{

@@ -40,7 +40,8 @@ func (e *Engine) Post(r Request) {
 // Withdraw ends a posted request without telling its Over. It reports whether an
 // incarnation has it, and which: its owner tells the peer.
 //
-// On Posts the engine tells the peer itself, under whatever id that knows.
+// On Posts, and where the peer knows it by another id, the engine tells the peer
+// itself.
 func (e *Engine) Withdraw(id string) (gen uint64, live bool) {
 	t := e.calls
 	t.mu.Lock()
@@ -54,8 +55,9 @@ func (e *Engine) Withdraw(id string) (gen uint64, live bool) {
 	if live {
 		gen = c.inc.gen
 	}
+	renamed := c.id != id
 	t.mu.Unlock()
-	if e.Factory.Shape == transports.Posts {
+	if e.Factory.Shape == transports.Posts || renamed {
 		e.drop(c, &Failure{Kind: KindCaller}, "the caller gave up")
 		return 0, false
 	}
