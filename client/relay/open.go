@@ -126,7 +126,8 @@ func (r *Relay) settled(m *message) {
 // again, for as long as any request is held. Every other failure leaves the server
 // where it is, so that nobody would come to wait for: the host hears of it.
 func (r *Relay) unanswered(m *message, f *engine.Failure) {
-	gone := f.Kind == engine.KindDied || f.Kind == engine.KindExhausted || f.Kind == engine.KindClosed
+	gone := f.Kind == engine.KindDied || f.Kind == engine.KindExhausted || f.Kind == engine.KindClosed ||
+		f.Kind == engine.KindNotServing && !r.posts // it was offered to a process whose end is not dealt with yet
 	r.mu.Lock()
 	m.lost = f
 	again := m.method == methodInitialize && r.record == nil

@@ -3,9 +3,11 @@ package relay_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -219,4 +221,35 @@ func TestTheHostSeesOneServer(t *testing.T) {
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
 		})
 	})
+}
+
+// A host that hears of the death of its probe is quick to fall back: its initialize
+// may come while the dead server is still being dealt with.
+func TestRelay_Rule1_AnInitializeRightBehindADeathWaitsForTheNextServer(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			s.on = func(l *life, m message) error {
+				if m.Method == "server/discover" {
+					return errors.New("exit code 1")
+				}
+				return legacy(l, m)
+			}
+			heard := make(chan string, 8)
+			r, err := relay.New(memory.Factory(transports.Pipe, "scripted", s.serve), func(frame []byte) { heard <- string(frame) },
+				&relay.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close(context.Background())
+			r.FromHost([]byte(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}`))
+			if got := <-heard; !strings.Contains(got, "-31001") {
+				t.Fatalf("the probe: %s", got)
+			}
+			r.FromHost([]byte(initialize))
+			if got := <-heard; !strings.Contains(got, `"id":"i","result"`) {
+				t.Fatalf("the initialize: %s", got)
+			}
+		})
+	}
 }
