@@ -337,11 +337,17 @@ func (r *Relay) cancel(m *message) {
 	}
 	r.settled(target) // a probe is offered to nobody any more
 	if live {
-		r.engine.Post(engine.Request{
-			Method: m.method, Params: m.params, Frame: m.frame, Notify: true, Pin: gen,
-			Over: func(engine.Reply, *engine.Failure) {},
-		})
+		r.tellOnly(gen, m)
 	}
+}
+
+// tellOnly passes a notification of the host on to one generation of the server, and
+// to nobody if that is gone.
+func (r *Relay) tellOnly(gen uint64, m *message) {
+	r.engine.Post(engine.Request{
+		Method: m.method, Params: m.params, Frame: m.frame, Notify: true, Pin: gen,
+		Over: func(engine.Reply, *engine.Failure) {},
+	})
 }
 
 // listen opens a stream for the host. It outlives the server: a replacement is

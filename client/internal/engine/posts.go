@@ -223,11 +223,7 @@ func replyIn(c *call, ev transports.Rejected) (Reply, bool) {
 	if id := string(env.ID); id != c.id && id != "" && id != "null" && transports.LooseID(env.ID) != c.id {
 		return Reply{}, false
 	}
-	reply := Reply{Err: errorOf(env.Error), Status: ev.Status, Header: ev.Header, Frame: ev.Body, Gen: c.inc.gen}
-	if c.ID != "" && c.ID != string(env.ID) {
-		reply.Frame = withID(ev.Body, &env, c.ID)
-	}
-	return reply, true
+	return Reply{Err: errorOf(env.Error), Status: ev.Status, Header: ev.Header, Frame: c.known(&env, ev.Body), Gen: c.inc.gen}, true
 }
 
 // withID is a response under another id, also where it had none.

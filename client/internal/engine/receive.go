@@ -3,9 +3,7 @@ package engine
 import (
 	"bytes"
 	"log/slog"
-	"math"
 	"slices"
-	"strconv"
 
 	"github.com/segmentio/encoding/json"
 
@@ -104,16 +102,23 @@ func (e *Engine) answer(inc *incarnation, env *Envelope, frame []byte) {
 	c.tell()
 }
 
-// replyOf is the answer to a call, under the id that its owner knows it by.
+// replyOf is the answer to a call.
 func (c *call) replyOf(inc *incarnation, env *Envelope, frame []byte) Reply {
 	reply := replyOf(inc, env, frame)
-	if c.ID != "" && c.ID != string(env.ID) {
-		reply.Frame = withID(frame, env, c.ID)
-		if c.stream != nil {
-			reply.Frame = underHandle(reply.Frame, c.ID)
-		}
-	}
+	reply.Frame = c.known(env, frame)
 	return reply
+}
+
+// known is the frame of an answer to a call, under the id that its owner knows it by.
+func (c *call) known(env *Envelope, frame []byte) []byte {
+	if c.ID == "" || c.ID == string(env.ID) {
+		return frame
+	}
+	frame = withID(frame, env, c.ID)
+	if c.stream != nil {
+		frame = underHandle(frame, c.ID)
+	}
+	return frame
 }
 
 func replyOf(inc *incarnation, env *Envelope, frame []byte) Reply {
@@ -132,13 +137,11 @@ func errorOf(raw json.RawMessage) *RPCError {
 		Message json.RawMessage `json:"message"`
 		Data    json.RawMessage `json:"data"`
 	}
-	if _, err := json.Parse(raw, &o, json.DontMatchCaseInsensitiveStructFields); err != nil {
+	if Decode(raw, &o) != nil {
 		return &RPCError{Message: "unreadable error object: " + string(raw)}
 	}
 	e := &RPCError{Data: o.Data}
-	if f, err := strconv.ParseFloat(string(o.Code), 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-		e.Code = int64(f)
-	}
+	e.Code, _ = integer(string(o.Code))
 	if json.Unmarshal(o.Message, &e.Message) != nil {
 		e.Message = string(o.Message)
 	}

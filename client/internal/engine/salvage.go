@@ -72,11 +72,7 @@ func scalar(b []byte) string {
 	if len(b) > 0 && b[0] == '"' {
 		return string(b[:stringEnd(b, 0)])
 	}
-	n := 0
-	for n < len(b) && !notOfANumber(rune(b[n])) {
-		n++
-	}
-	return string(b[:n])
+	return string(b[:len(b)-len(bytes.TrimLeft(b, "0123456789.eE+-"))])
 }
 
 // IDKey is the same for two ids, or progress tokens, that are one JSON value in
@@ -91,11 +87,19 @@ func IDKey(raw []byte) string {
 		return "s" + text
 	}
 	if strings.ContainsAny(text, ".eE") || text == "-0" {
-		if f, err := strconv.ParseFloat(text, 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			return "n" + strconv.FormatInt(int64(f), 10)
+		if n, ok := integer(text); ok {
+			return "n" + strconv.FormatInt(n, 10)
 		}
 	}
 	return "n" + text
 }
 
-func notOfANumber(r rune) bool { return (r < '0' || r > '9') && !strings.ContainsRune(".eE+-", r) }
+// integer is the whole number that a number's text means, however it is written, as
+// far as every reader of JSON is exact.
+func integer(text string) (int64, bool) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<53 {
+		return 0, false
+	}
+	return int64(f), true
+}

@@ -31,6 +31,10 @@ type suspect struct {
 	answered bool // it may be the answer, too: the call is not sent again
 }
 
+// isAnswer reports whether its call ends with it. A stream is opened again in any
+// case.
+func (s suspect) isAnswer() bool { return s.answered && s.c != nil && s.c.stream == nil }
+
 // suspect joins a refusal to those that one probe on the same session settles: a
 // ping, or in the modern era a server/discover.
 func (e *Engine) suspect(inc *incarnation, s suspect) {
@@ -78,7 +82,7 @@ func (e *Engine) convict(inc *incarnation) {
 	for _, s := range suspects {
 		switch {
 		case s.c == nil:
-		case s.answered && s.c.stream == nil: // a stream is opened again in any case
+		case s.isAnswer():
 			e.refuse(s.c, s.ev)
 		default:
 			e.refused(inc, s.c, s.ev)
@@ -90,7 +94,7 @@ func (e *Engine) convict(inc *incarnation) {
 // waits for what a probe says of the session only.
 func (e *Engine) settleAnswered(inc *incarnation) {
 	for _, s := range inc.suspects {
-		if s.answered && s.c != nil && s.c.stream == nil {
+		if s.isAnswer() {
 			e.refuse(s.c, s.ev)
 		}
 	}
