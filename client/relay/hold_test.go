@@ -20,6 +20,9 @@ import (
 const (
 	initialize  = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+
+	// modernMeta is what each request of a 2026-07-28 host carries.
+	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"h","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 )
 
 // after is a budget of many restarts, each after d, so that an outage is as long as
@@ -416,9 +419,8 @@ func TestRelay_Rule3_AnAnswerOverTheLimitIsAnsweredByAnError(t *testing.T) {
 
 func TestRelay_Rule5_AStreamThatNeverWasOpenIsHeldLikeAnyRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"h","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 		listen := func(id string) string {
-			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`, id, meta)
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`, id, modernMeta)
 		}
 		s := &server{on: func(l *life, m message) error {
 			switch {
@@ -431,7 +433,7 @@ func TestRelay_Rule5_AStreamThatNeverWasOpenIsHeldLikeAnyRequest(t *testing.T) {
 			return nil
 		}}
 		h := start(t, s, relay.Config{Budget: after(t, time.Second), StartTimeout: time.Minute})
-		h.say(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{`+meta+`}}`, listen(`"open"`))
+		h.say(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{`+modernMeta+`}}`, listen(`"open"`))
 		expect(t, "the opening", h.brief(), []string{
 			`"d": {"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}`, "subscriptions/acknowledged",
 		})
@@ -457,7 +459,6 @@ func TestRelay_Rule5_AStreamThatNeverWasOpenIsHeldLikeAnyRequest(t *testing.T) {
 
 // A host that cancelled hears nothing of it any more, whoever is quicker.
 func TestRelay_Rule5_AStreamThatTheHostCancelledHasNoAnswer(t *testing.T) {
-	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"h","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{on: func(l *life, m message) error {
 			if m.Method == "server/discover" {
@@ -466,10 +467,10 @@ func TestRelay_Rule5_AStreamThatTheHostCancelledHasNoAnswer(t *testing.T) {
 			return nil
 		}}
 		h := start(t, s, relay.Config{})
-		h.say(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{` + meta + `}}`)
+		h.say(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{` + modernMeta + `}}`)
 		h.heard()
 		for id := range 500 {
-			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`, id, meta))
+			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`, id, modernMeta))
 			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
 			if got := h.heard(); len(got) > 0 {
 				t.Fatalf("the host hears %v", got)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -96,22 +95,7 @@ func (o *office) last(name string) *post {
 // reached has sent the host's opening, and heard its answer.
 func reached(t *testing.T, o *office, cfg relay.Config) *host {
 	t.Helper()
-	h := &host{}
-	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	r, err := relay.New(memory.Factory(transports.Posts, "office", o.serve), func(frame []byte) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.got = append(h.got, string(frame))
-	}, &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Relay = r
-	t.Cleanup(func() {
-		if err := r.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	h := inFrontOf(t, memory.Factory(transports.Posts, "office", o.serve), cfg)
 	h.say(initialize, initialized)
 	h.heard()
 	return h
@@ -186,16 +170,9 @@ func TestRelay_OverHTTPNothingIsTriedAgainWithoutAWait(t *testing.T) {
 				}
 				return true
 			}}
-			h := &host{}
-			r, err := relay.New(memory.Factory(transports.Posts, "office", o.serve), func([]byte) {}, &relay.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
-			h.Relay = r
-			defer r.Close(context.Background())
-			const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"h","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-			h.say(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{`+meta+`}}`,
-				`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+meta+`}}`)
+			h := inFrontOf(t, memory.Factory(transports.Posts, "office", o.serve), relay.Config{})
+			h.say(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{`+modernMeta+`}}`,
+				`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+modernMeta+`}}`)
 			sleep(10 * time.Second)
 			growing(t, "the listen", o.times("subscriptions/listen"))
 		})

@@ -129,11 +129,17 @@ func (h *host) heard() []string {
 
 func start(t *testing.T, s *server, cfg relay.Config) *host {
 	t.Helper()
-	h := &host{}
-	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	f := memory.Factory(s.shape, "scripted", s.serve)
 	living := f.New
 	f.New = func() transports.Transport { return hanging{living(), s.hangs} }
+	return inFrontOf(t, f, cfg)
+}
+
+// inFrontOf is a host whose relay is closed when the test ends.
+func inFrontOf(t *testing.T, f transports.Factory, cfg relay.Config) *host {
+	t.Helper()
+	h := &host{}
+	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	r, err := relay.New(f, func(frame []byte) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
