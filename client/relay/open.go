@@ -39,16 +39,17 @@ func (r *Relay) open(ctx context.Context, o *engine.Opening) (*engine.Session, e
 	r.mu.Lock()
 	rec := r.record
 	r.current = o
-	for _, m := range r.openings {
-		m.asked = false // of this one
-	}
 	r.mu.Unlock()
 	if rec != nil {
 		return r.replay(ctx, o, rec)
 	}
 	for {
-		ms, rec := r.unasked()
+		ms, rec, over := r.unasked(o)
 		switch {
+		case over: // the news was another's
+			r.wake()
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
 		case len(ms) > 0:
 			for _, m := range ms {
 				r.offer(o, m)
@@ -65,19 +66,24 @@ func (r *Relay) open(ctx context.Context, o *engine.Opening) (*engine.Session, e
 	}
 }
 
-// unasked are the opening exchanges of the host that the current server was not
-// given yet, and what was agreed on meanwhile.
-func (r *Relay) unasked() (ms []*message, rec *record) {
+// unasked are the opening exchanges of the host that a server is to be given, and
+// what was agreed on meanwhile; over reports that another server has its place. What
+// an earlier server was given waits until it is known how that ended: the loss of
+// what was being sent when its server died is told after the next one has started.
+func (r *Relay) unasked(o *engine.Opening) (ms []*message, rec *record, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.current != o {
+		return nil, nil, true
+	}
 	for _, m := range r.openings {
-		if !m.asked {
-			m.asked = true
+		if !m.out && m.to != o {
+			m.to, m.out = o, true
 			m.tries++
 			ms = append(ms, m)
 		}
 	}
-	return ms, r.record
+	return ms, r.record, false
 }
 
 // wake makes open look again.
@@ -130,10 +136,14 @@ func (r *Relay) unanswered(m *message, f *engine.Failure) {
 		f.Kind == engine.KindNotServing && !r.posts // it was offered to a process whose end is not dealt with yet
 	r.mu.Lock()
 	m.lost = f
-	again := m.method == methodInitialize && r.record == nil
+	again := gone && m.method == methodInitialize && r.record == nil
+	if again {
+		m.out = false
+		r.wake() // the next one may be there already
+	}
 	r.mu.Unlock()
 	switch {
-	case gone && again, f.Kind == engine.KindUnreachable && r.tryAgain(m, f):
+	case again, f.Kind == engine.KindUnreachable && r.tryAgain(m, f):
 		return
 	case !gone:
 		r.cfg.Logger.Warn("the host's opening exchange got no answer", "peer", r.label, "method", m.method, "err", f)
@@ -163,7 +173,7 @@ func (r *Relay) tryAgain(m *message, f *engine.Failure) bool {
 	}
 	r.cfg.Clock.AfterFunc(wait, func() {
 		r.mu.Lock()
-		m.asked = false
+		m.to, m.out = nil, false
 		r.mu.Unlock()
 		r.wake()
 	})

@@ -120,7 +120,8 @@ type message struct {
 	token  string // its progress token's JSON text; "" for none
 
 	// Of an opening exchange. The relay's mutex guards them.
-	asked  bool            // the current server was given it
+	to     *engine.Opening // the server that was given it last
+	out    bool            // ... and it is not known yet how that ended
 	tries  int             // how many servers were
 	lost   *engine.Failure // how the last of them failed it
 	since  time.Time       // when it first reached nobody

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -255,6 +256,56 @@ func TestRelay_Rule1_AnInitializeRightBehindADeathWaitsForTheNextServer(t *testi
 			r.FromHost([]byte(initialize))
 			if got := <-heard; !strings.Contains(got, `"id":"i","result"`) {
 				t.Fatalf("the initialize: %s", got)
+			}
+		})
+	}
+}
+
+// lagging hands the first opening exchange over, and whoever did that is not heard of
+// for a second: its server dies meanwhile, and the next one starts.
+type lagging struct {
+	transports.Transport
+	first *atomic.Bool
+}
+
+func (l lagging) Send(out transports.Outbound) error {
+	err := l.Transport.Send(out)
+	if l.first.CompareAndSwap(false, true) {
+		time.Sleep(time.Second)
+	}
+	return err
+}
+
+func TestRelay_Rule1_AnOpeningWhoseLossIsToldLateIsGivenToOneServerAtATime(t *testing.T) {
+	for _, tc := range []struct{ opening, took, heard string }{
+		{`{"jsonrpc":"2.0","id":"i","method":"server/discover","params":{}}`, "1", `"code":-31001`},
+		{initialize, "1 2", `"id":"i","result"`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			s.on = func(l *life, m message) error {
+				if l.gen == 1 {
+					return errors.New("exit code 1")
+				}
+				return legacy(l, m)
+			}
+			f := memory.Factory(transports.Pipe, "scripted", s.serve)
+			living, first := f.New, new(atomic.Bool)
+			f.New = func() transports.Transport { return lagging{living(), first} }
+			h := inFrontOf(t, f, relay.Config{})
+			h.FromHost([]byte(tc.opening))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			var took []string
+			for _, frame := range s.took() {
+				gen, _, _ := strings.Cut(frame, " ")
+				took = append(took, gen)
+			}
+			if got := strings.Join(took, " "); got != tc.took || s.count() != 2 {
+				t.Errorf("of %d lives, %s were given %s; want 2 and %s", s.count(), got, tc.opening, tc.took)
+			}
+			if got := h.heard(); len(got) != 1 || !strings.Contains(got[0], tc.heard) {
+				t.Errorf("the host hears %s, want one %s", got, tc.heard)
 			}
 		})
 	}

@@ -20,8 +20,9 @@ func TestRelay_Rule3_EachRequestIsAnsweredOnceWhateverTheServerSays(t *testing.T
 		result("1", `{"second":true}`),     // it was answered
 		refusal("1", -32603, "third time"), //
 		result("1125899906842625", "{}"),   // nor did we
+		notification("notifications/vendor", "{}"),
 	)
-	s.hears(result("1", `{"first":true}`))
+	s.hears(result("1", `{"first":true}`), notification("notifications/vendor", "{}")) // all was read by now
 	s.say(request("1", "tools/list", "{}")) // the id is free again
 	a.answers(request("1", "tools/list", "{}"), `{}`)
 	s.hears(result("1", `{}`))
