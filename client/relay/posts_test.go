@@ -115,6 +115,21 @@ func TestRelay_OverHTTPTheFirstSessionHasItsStandaloneStream(t *testing.T) {
 	})
 }
 
+// The notification that waited for the opening is answered before the gate is open.
+func TestRelay_OverHTTPTheStandaloneStreamComesHoweverSoonInitializedIsAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &office{}
+		h := inFrontOf(t, lagging(memory.Factory(transports.Posts, "office", o.serve), "notifications/initialized"), relay.Config{})
+		for _, frame := range []string{initialize, initialized} { // it waits for no answer
+			h.FromHost([]byte(frame))
+		}
+		sleep(time.Minute)
+		if n := len(o.times("GET")); n != 1 {
+			t.Errorf("%d GETs were sent, want 1", n)
+		}
+	})
+}
+
 func TestRelay_OverHTTPNothingIsTriedAgainWithoutAWait(t *testing.T) {
 	growing := func(t *testing.T, what string, times []time.Duration) {
 		t.Helper()

@@ -32,7 +32,7 @@ type getStream struct {
 // What the inbox carries about it.
 type (
 	evStartGet struct { // from the opening exchange
-		inc  *incarnation
+		inc  *incarnation  // nil: the one that serves
 		sent chan struct{} // closed when it is under way
 		told chan struct{} // closed when the first headers are there
 	}
@@ -100,7 +100,10 @@ func (g *getStream) decided() {
 // startedGet opens the stream for an opening exchange, and tells it when the first
 // try is decided.
 func (e *Engine) startedGet(ev evStartGet) {
-	if e.cur == ev.inc && !e.machine.State().Terminal() && !ev.inc.retired { // serving, if its owner ran the opening
+	if ev.inc == nil && e.machine.State() == fsm.Serving {
+		ev.inc = e.cur
+	}
+	if ev.inc != nil && e.cur == ev.inc && !e.machine.State().Terminal() && !ev.inc.retired { // serving, if its owner ran the opening
 		e.openGet(ev.inc)
 	}
 	close(ev.sent)

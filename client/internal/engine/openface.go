@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+
+	"github.com/respawn-mcp/respawn/fsm"
 )
 
 // Opening is an incarnation whose opening exchange runs, for an owner that runs it
@@ -39,10 +41,7 @@ func (o *Opening) Post(r Request) {
 // Renew notes that the owner has opened an incarnation, or opened it anew.
 func (o *Opening) Renew(s *Session) {
 	o.Speaks(s.Era, s.Version)
-	t := o.inc.e.calls
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.inc == o.inc {
+	if o.inc.e.machine.Snapshot() == (fsm.Snapshot{State: fsm.Serving, Gen: o.inc.gen}) { // else it is announced with it
 		o.inc.e.session.Store(s)
 	}
 }
@@ -60,13 +59,7 @@ func (o *Opening) StartGet(ctx context.Context) { o.inc.startGet(ctx) }
 
 // StartGet opens that of the incarnation that serves, whose opening its owner ran.
 func (e *Engine) StartGet() {
-	t := e.calls
-	t.mu.Lock()
-	inc := t.inc
-	t.mu.Unlock()
-	if inc != nil {
-		e.inbox.post(evStartGet{inc, make(chan struct{}), make(chan struct{})})
-	}
+	e.inbox.post(evStartGet{nil, make(chan struct{}), make(chan struct{})})
 }
 
 // Speaks tells the engine which era and version the incarnation speaks, as soon as
