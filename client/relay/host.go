@@ -326,6 +326,10 @@ func (r *Relay) cancel(m *message) {
 	id := string(p.ID)
 	r.mu.Lock()
 	target, stream := r.live[id], r.streams[id]
+	var o *engine.Opening // of the server that was given a probe
+	if target != nil {
+		o = target.to
+	}
 	r.mu.Unlock()
 	if target == nil || target.method == methodInitialize {
 		return
@@ -336,7 +340,14 @@ func (r *Relay) cancel(m *message) {
 		stream.Close()
 	}
 	r.settled(target) // a probe is offered to nobody any more
-	if live {
+	switch {
+	case !live:
+	case o != nil && o.Gen() == gen: // past the gate, which may not be open yet
+		o.Post(engine.Request{
+			Method: m.method, Params: m.params, Frame: m.frame, Notify: true,
+			Over: func(engine.Reply, *engine.Failure) {},
+		})
+	default:
 		r.tellOnly(gen, m)
 	}
 }

@@ -41,19 +41,18 @@ func (r *Relay) open(ctx context.Context, o *engine.Opening) (*engine.Session, e
 	r.current = o
 	r.mu.Unlock()
 	if rec != nil {
+		r.passOn()
 		return r.replay(ctx, o, rec)
 	}
 	for {
-		ms, rec, over := r.unasked(o)
+		m, rec, over := r.unasked(ctx, o)
 		switch {
 		case over: // the news was another's
 			r.wake()
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
-		case len(ms) > 0:
-			for _, m := range ms {
-				r.offer(o, m)
-			}
+		case m != nil:
+			r.offer(o, m)
 			continue
 		case rec != nil: // from here on the host's openings are ordinary requests
 			return rec.session, nil
@@ -66,24 +65,24 @@ func (r *Relay) open(ctx context.Context, o *engine.Opening) (*engine.Session, e
 	}
 }
 
-// unasked are the opening exchanges of the host that a server is to be given, and
-// what was agreed on meanwhile; over reports that another server has its place. What
-// an earlier server was given waits until it is known how that ended: the loss of
-// what was being sent when its server died is told after the next one has started.
-func (r *Relay) unasked(o *engine.Opening) (ms []*message, rec *record, over bool) {
+// unasked is an opening exchange of the host that a server is to be given, and what was
+// agreed on meanwhile; over reports that the server is gone. What an earlier one was
+// given waits until it is known how that ended: the loss of what was being sent when its
+// server died is told after the next one has started.
+func (r *Relay) unasked(ctx context.Context, o *engine.Opening) (m *message, rec *record, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current != o {
+	if r.current != o || ctx.Err() != nil {
 		return nil, nil, true
 	}
 	for _, m := range r.openings {
 		if !m.out && m.to != o {
 			m.to, m.out = o, true
 			m.tries++
-			ms = append(ms, m)
+			return m, r.record, false
 		}
 	}
-	return ms, r.record, false
+	return nil, r.record, false
 }
 
 // wake makes open look again.
@@ -132,9 +131,12 @@ func (r *Relay) settled(m *message) {
 // again, for as long as any request is held. Every other failure leaves the server
 // where it is, so that nobody would come to wait for: the host hears of it.
 func (r *Relay) unanswered(m *message, f *engine.Failure) {
-	gone := f.Kind == engine.KindDied || f.Kind == engine.KindExhausted || f.Kind == engine.KindClosed ||
-		f.Kind == engine.KindNotServing && !r.posts // it was offered to a process whose end is not dealt with yet
+	gone := f.Kind == engine.KindDied || f.Kind == engine.KindExhausted || f.Kind == engine.KindClosed
 	r.mu.Lock()
+	f.Attempts = m.tries
+	if m.lost != nil && m.lost.Outcome == engine.OutcomeUnknown { // of any attempt
+		f.Outcome = engine.OutcomeUnknown
+	}
 	m.lost = f
 	again := gone && m.method == methodInitialize && r.record == nil
 	if again {
@@ -150,6 +152,30 @@ func (r *Relay) unanswered(m *message, f *engine.Failure) {
 	}
 	r.settled(m)
 	r.answer(m, r.failure(m, f))
+}
+
+// passOn makes ordinary requests of the opening exchanges that nobody has when another
+// was agreed on.
+func (r *Relay) passOn() {
+	r.mu.Lock()
+	var ms []*message
+	r.openings = slices.DeleteFunc(r.openings, func(m *message) bool {
+		if m.out {
+			return false
+		}
+		ms = append(ms, m)
+		return true
+	})
+	r.mu.Unlock()
+	for _, m := range ms {
+		switch {
+		case m.method == "": // it was its meta alone that could open
+		case m.lost != nil && m.lost.Outcome == engine.OutcomeUnknown:
+			r.answer(m, r.failure(m, m.lost))
+		default:
+			r.post(m)
+		}
+	}
 }
 
 // tryAgain has an opening exchange that reached nobody offered again after a while,
@@ -174,7 +200,12 @@ func (r *Relay) tryAgain(m *message, f *engine.Failure) bool {
 	r.cfg.Clock.AfterFunc(wait, func() {
 		r.mu.Lock()
 		m.to, m.out = nil, false
+		late := r.record != nil
 		r.mu.Unlock()
+		if late {
+			r.passOn()
+			return
+		}
 		r.wake()
 	})
 	return true

@@ -119,7 +119,7 @@ func TestRelay_OverHTTPTheFirstSessionHasItsStandaloneStream(t *testing.T) {
 func TestRelay_OverHTTPTheStandaloneStreamComesHoweverSoonInitializedIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &office{}
-		h := inFrontOf(t, lagging(memory.Factory(transports.Posts, "office", o.serve), "notifications/initialized"), relay.Config{})
+		h := inFrontOf(t, late(memory.Factory(transports.Posts, "office", o.serve), "notifications/initialized", time.Second), relay.Config{})
 		for _, frame := range []string{initialize, initialized} { // it waits for no answer
 			h.FromHost([]byte(frame))
 		}

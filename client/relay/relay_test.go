@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,9 +127,11 @@ func (h *host) heard() []string {
 	return got
 }
 
+func (s *server) factory() transports.Factory { return memory.Factory(s.shape, "scripted", s.serve) }
+
 func start(t *testing.T, s *server, cfg relay.Config) *host {
 	t.Helper()
-	f := memory.Factory(s.shape, "scripted", s.serve)
+	f := s.factory()
 	living := f.New
 	f.New = func() transports.Transport { return hanging{living(), s.hangs} }
 	return inFrontOf(t, f, cfg)
@@ -256,60 +257,6 @@ func TestRelay_Rule1_AnInitializeRightBehindADeathWaitsForTheNextServer(t *testi
 			r.FromHost([]byte(initialize))
 			if got := <-heard; !strings.Contains(got, `"id":"i","result"`) {
 				t.Fatalf("the initialize: %s", got)
-			}
-		})
-	}
-}
-
-// lagging returns a factory whose transports hand the first message of a method over,
-// and whoever did that is not heard of for a second: what comes of it is there before.
-func lagging(f transports.Factory, method string) transports.Factory {
-	living, lagged := f.New, new(atomic.Bool)
-	f.New = func() transports.Transport { return lag{living(), method, lagged} }
-	return f
-}
-
-type lag struct {
-	transports.Transport
-	method string
-	lagged *atomic.Bool
-}
-
-func (l lag) Send(out transports.Outbound) error {
-	err := l.Transport.Send(out)
-	if out.Method == l.method && l.lagged.CompareAndSwap(false, true) {
-		time.Sleep(time.Second)
-	}
-	return err
-}
-
-func TestRelay_Rule1_AnOpeningWhoseLossIsToldLateIsGivenToOneServerAtATime(t *testing.T) {
-	for _, tc := range []struct{ method, opening, took, heard string }{
-		{"server/discover", `{"jsonrpc":"2.0","id":"i","method":"server/discover","params":{}}`, "1", `"code":-31001`},
-		{"initialize", initialize, "1 2", `"id":"i","result"`},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &server{}
-			s.on = func(l *life, m message) error {
-				if l.gen == 1 {
-					return errors.New("exit code 1")
-				}
-				return legacy(l, m)
-			}
-			h := inFrontOf(t, lagging(memory.Factory(transports.Pipe, "scripted", s.serve), tc.method), relay.Config{})
-			h.FromHost([]byte(tc.opening))
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			var took []string
-			for _, frame := range s.took() {
-				gen, _, _ := strings.Cut(frame, " ")
-				took = append(took, gen)
-			}
-			if got := strings.Join(took, " "); got != tc.took || s.count() != 2 {
-				t.Errorf("of %d lives, %s were given %s; want 2 and %s", s.count(), got, tc.opening, tc.took)
-			}
-			if got := h.heard(); len(got) != 1 || !strings.Contains(got[0], tc.heard) {
-				t.Errorf("the host hears %s, want one %s", got, tc.heard)
 			}
 		})
 	}

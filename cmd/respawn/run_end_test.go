@@ -234,7 +234,8 @@ func TestRelay_Rule7_AReplacementThatIsAnotherServerIsGivenUp(t *testing.T) {
 			s, a := opened(t, tc.flags)
 			a.dies()
 			b := s.next()
-			s.say(request("1", "tools/list", "{}"))
+			s.say(request("1", "tools/list", "{}"), request("2", "ping", "{}"))
+			s.hears(result("2", "{}")) // so both were read
 			b.says(tc.answer(idOf(t, b.take())))
 			s.hearsLost(lost{ID: "1", Code: -31003, Outcome: "not executed"})
 			if got := s.code(); got != exitGaveUp {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func nest(args string) stdio.Config {
 
 // leftBehind checks, when the test is over, what nest left.
 func leftBehind(t *testing.T, conf *stdio.Config) {
-	goroutines, fds, mark := goleak.IgnoreCurrent(), openFiles(t), t.Name()
+	goroutines, fds, mark := goleak.IgnoreCurrent(), openFiles(t), rand.Text()
 	conf.Env = append(conf.Env, markVar+"="+mark)
 	t.Cleanup(func() {
 		if left := marked(mark); len(left) > 0 {

@@ -102,6 +102,7 @@ type call struct {
 	deaths   int
 	given    int      // attempts so far
 	stopped  *Failure // phase sending: what Send's caller must do afterwards
+	silent   bool     // ... without telling the peer, as its owner does
 	lost     bool     // phase sending: the incarnation ended meanwhile
 	progress []Progress
 	idleAt   time.Time

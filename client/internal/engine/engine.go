@@ -27,6 +27,7 @@ type Engine struct {
 	up      chan struct{} // closed when something has served
 	done    chan struct{} // closed when the loop has ended
 	session atomic.Pointer[Session]
+	agreed  atomic.Bool // an owner that runs the opening itself has had its answer, which the loop may not know yet
 	state   state
 
 	evidence evidence   // what the peer says of its tools
@@ -350,13 +351,17 @@ func wishOf(cause error, now time.Time) time.Duration {
 	return 0
 }
 
+// begun reports whether something has served, or is about to be announced: from then on
+// an ending is the budget's.
+func (e *Engine) begun() bool { return e.served || e.agreed.Load() }
+
 // verdict says whether a live ending is followed by another incarnation.
 func (e *Engine) verdict(inc *incarnation, s step) policy.Verdict {
 	if e.doubtEra(inc, s.cause) && !e.served && !e.freeUsed {
 		e.freeUsed = true
 		return policy.Verdict{Respawn: true, Why: "it exited on the era probe, which tells that it is a legacy server"}
 	}
-	if e.served {
+	if e.begun() {
 		rnd := 0.0
 		if e.Rand != nil {
 			rnd = e.Rand()
@@ -448,7 +453,7 @@ func (e *Engine) terminal(s step) *Failure {
 	switch {
 	case e.machine.State() == fsm.Closed:
 		return &Failure{Kind: KindClosed, Cause: ErrClosed}
-	case !e.served:
+	case !e.begun():
 		return &Failure{Kind: KindDied, Cause: s.cause}
 	default:
 		return &Failure{Kind: KindExhausted, Restarts: e.restarts, Cause: s.cause}

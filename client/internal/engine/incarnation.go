@@ -62,7 +62,7 @@ func newIncarnation(e *Engine, gen uint64, era Era) *incarnation {
 	inc.ctx, inc.cancel = context.WithCancelCause(context.Background())
 	inc.speaks.Store(uint32(era))
 	// An owner who runs the first opening waits for somebody else to begin it.
-	if d := e.StartTimeout; d > 0 && (e.Open == nil || e.served) {
+	if d := e.StartTimeout; d > 0 && (e.Open == nil || e.begun()) {
 		inc.startTimer.t = e.after(d, evStartOver{inc, inc.begun.Add(d)})
 	}
 	return inc

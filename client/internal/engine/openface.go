@@ -41,6 +41,7 @@ func (o *Opening) Post(r Request) {
 // Renew notes that the owner has opened an incarnation, or opened it anew.
 func (o *Opening) Renew(s *Session) {
 	o.Speaks(s.Era, s.Version)
+	o.inc.e.agreed.Store(true)
 	if o.inc.e.machine.Snapshot() == (fsm.Snapshot{State: fsm.Serving, Gen: o.inc.gen}) { // else it is announced with it
 		o.inc.e.session.Store(s)
 	}

@@ -68,7 +68,7 @@ func (e *Engine) stop(s step) {
 
 func (e *Engine) report(s step) {
 	state := e.machine.State()
-	if state != fsm.Closed && !e.served && !s.verdict.Respawn {
+	if state != fsm.Closed && !e.begun() && !s.verdict.Respawn {
 		return // the first start's failure is Connect's error and nothing else
 	}
 	ended := Ended{Gen: e.cur.gen, Cause: s.cause, Uptime: s.uptime, Verdict: s.verdict, Restarts: e.restarts}
@@ -84,7 +84,7 @@ func (e *Engine) report(s step) {
 			ended.Uptime = e.Clock.Now().Sub(t)
 		}
 		e.log(slog.LevelDebug, "closed", "gen", ended.Gen)
-	case !e.served: // the one free ending of a first start, which is no fault
+	case !e.begun(): // the one free ending of a first start, which is no fault
 		e.log(slog.LevelInfo, "the server is started again", "cause", s.cause, "why", s.verdict.Why)
 	case s.verdict.Parked:
 		e.log(slog.LevelWarn, "the server went away and is tried again when it is needed", "gen", ended.Gen, "cause", s.cause,

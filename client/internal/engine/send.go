@@ -55,14 +55,17 @@ func (e *Engine) Withdraw(id string) (gen uint64, live bool) {
 	if live {
 		gen = c.inc.gen
 	}
-	renamed := c.id != id
+	ours := e.Factory.Shape == transports.Posts || c.id != id
+	c.silent = !ours
 	t.mu.Unlock()
-	if e.Factory.Shape == transports.Posts || renamed {
+	if ours {
 		e.drop(c, &Failure{Kind: KindCaller}, "the caller gave up")
 		return 0, false
 	}
 	e.drop(c, &Failure{Kind: KindCaller}, "")
-	return gen, live
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return gen, live && !c.unsent
 }
 
 // await runs the caller's side of a call that was admitted: its progress
@@ -207,12 +210,16 @@ func (e *Engine) send(c *call, inc *incarnation) {
 	}
 	c.phase = sent
 	c.unsent = c.unsent || err != nil // or an Unsent came meanwhile
-	stopped, lost := c.stopped, c.lost
+	stopped, lost, silent := c.stopped, c.lost, c.silent
 	c.stopped, c.lost = nil, false
 	t.mu.Unlock()
 	switch {
 	case stopped != nil:
-		e.drop(c, stopped, "given up while it was sent")
+		reason := "given up while it was sent"
+		if silent {
+			reason = ""
+		}
+		e.drop(c, stopped, reason)
 	case err == nil && !lost:
 	case err == nil, errors.Is(err, transports.ErrGone):
 		e.gone(c, inc, lost)
@@ -233,11 +240,15 @@ func (e *Engine) gone(c *call, inc *incarnation, lost bool) {
 	if cause == nil {
 		cause = cmp.Or(context.Cause(inc.ctx), transports.ErrGone)
 	}
-	if c.phase != sent || !lost && (c.mayWait() || e.Factory.Shape == transports.Posts && t.gate != gateEnded) {
+	found := inc.endCause == nil // by the ending, which is still to be dealt with
+	if c.phase != sent || !lost && found && (c.mayWait() || e.Factory.Shape == transports.Posts && t.gate != gateEnded) {
 		t.mu.Unlock()
 		return
 	}
 	f := &Failure{Kind: KindNotServing, Gen: inc.gen, Cause: cause}
+	if c.opened != nil { // it is this incarnation's or nobody's
+		f.Kind = KindDied
+	}
 	switch {
 	case lost:
 		f = e.keep(c, &Failure{Kind: KindDied, Gen: inc.gen, Cause: cause})
