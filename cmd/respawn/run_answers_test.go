@@ -23,7 +23,7 @@ func TestRelay_Rule3_EachRequestIsAnsweredOnceWhateverTheServerSays(t *testing.T
 		notification("notifications/vendor", "{}"),
 	)
 	s.hears(result("1", `{"first":true}`), notification("notifications/vendor", "{}")) // all was read by now
-	s.say(request("1", "tools/list", "{}")) // the id is free again
+	s.say(request("1", "tools/list", "{}"))                                            // the id is free again
 	a.answers(request("1", "tools/list", "{}"), `{}`)
 	s.hears(result("1", `{}`))
 	s.ends(exitOK)
