@@ -155,7 +155,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// begin counts an incarnation in.
+// begin counts an incarnation in. The first one after none has connections of its own:
+// net/http may still hold one that the last one has closed, or is about to make it.
 func (s *shared) begin() {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -166,6 +167,8 @@ func (s *shared) begin() {
 	defer s.mu.Unlock()
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.open = map[net.Conn]struct{}{}
+	s.own = s.own.Clone()
+	s.round = s.own
 }
 
 // end counts it out. After the last one nothing of the factory's own client is
