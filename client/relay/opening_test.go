@@ -332,6 +332,17 @@ func TestRelay_Rule5_ACancelIsToldOnceAndOnlyOfWhatTheServerMayRead(t *testing.T
 			expect(t, "the server", s.took(), []string{"1 " + cancelOf("1")})
 		})
 	})
+	t.Run("while its request waits for others to be sent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{on: mute}
+			h := inFrontOf(t, slowed(s.factory(), func(_ int, s *slow) { s.before = lateAt("tools/call", time.Second) }), relay.Config{})
+			h.say(call(1, "tools/call"), call(2, "tools/list"), initialize) // the engine's loop sends the first two
+			sleep(100 * time.Millisecond)
+			h.say(cancelOf("2"))
+			sleep(time.Minute)
+			expect(t, "the server", methods(s.took()), []string{`"i" initialize`, "1 tools/call"})
+		})
+	})
 	t.Run("while its request waits to be written", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &server{on: func(l *life, m message) error {

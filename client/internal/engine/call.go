@@ -101,6 +101,7 @@ type call struct {
 	epoch    uint64        // a tools/list: what it was asked under
 	deaths   int
 	given    int      // attempts so far
+	queued   bool     // phase sending: others are sent before it
 	stopped  *Failure // phase sending: what Send's caller must do afterwards
 	silent   bool     // ... without telling the peer, as its owner does
 	lost     bool     // phase sending: the incarnation ended meanwhile

@@ -285,7 +285,9 @@ func (e *Engine) resend(inc *incarnation, p phase) (retried int) {
 			return retried
 		}
 		for _, c := range calls {
-			e.send(c, inc)
+			if e.turn(c) {
+				e.send(c, inc)
+			}
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (e *Engine) Withdraw(id string) (gen uint64, live bool) {
 		return 0, false
 	}
 	c.Over = nil
-	live = (c.phase == sent || c.phase == sending) && !c.unsent
+	live = (c.phase == sent || c.phase == sending && !c.queued) && !c.unsent
 	if live {
 		gen = c.inc.gen
 	}
@@ -197,6 +197,26 @@ func (e *Engine) number(c *call) {
 	}
 }
 
+// turn reports whether a call that waited for others to be sent is to be sent still.
+func (e *Engine) turn(c *call) bool {
+	t := e.calls
+	t.mu.Lock()
+	stopped := c.stopped
+	c.queued = false
+	switch {
+	case c.phase != sending: // settled already
+		t.mu.Unlock()
+		return false
+	case stopped == nil:
+		t.mu.Unlock()
+		return true
+	}
+	c.phase, c.unsent, c.stopped, c.lost = sent, true, nil, false
+	t.mu.Unlock()
+	e.drop(c, stopped, "")
+	return false
+}
+
 // send hands a call, given to inc already, to its transport, and then looks at
 // what happened to it meanwhile.
 func (e *Engine) send(c *call, inc *incarnation) {
@@ -297,7 +317,7 @@ func (e *Engine) compose(c *call, inc *incarnation) error {
 		id = ""
 	}
 	var meta []byte
-	if inc.session != nil && !c.Notify {
+	if !c.Notify && inc.session != nil { // a notification may come while the opening exchange sets it
 		meta = inc.session.meta
 		if level := e.state.level.Load(); level != nil && inc.session.Era == Modern {
 			meta = appendField(meta[:len(meta):len(meta)], metaLogLevel, *level)

@@ -98,6 +98,7 @@ func (t *table) release(p phase, inc *incarnation, now time.Time, ref func() uin
 		t.renew(c)
 		c.rest(now)
 		t.give(c, inc, ref())
+		c.queued = true
 	}
 	if len(calls) == 0 && p == parked && t.gate == gateOpening {
 		t.gate, t.inc = gateOpen, inc
