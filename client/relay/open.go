@@ -223,10 +223,12 @@ func (r *Relay) giveUpOpenings() {
 			continue
 		}
 		end := *f
+		r.mu.Lock() // its sender may only now be told how it ended
 		end.Attempts, end.Outcome = m.tries, engine.NotExecuted
 		if m.lost != nil {
 			end.Gen, end.Outcome = m.lost.Gen, m.lost.Outcome
 		}
+		r.mu.Unlock()
 		r.answer(m, r.failure(m, &end))
 	}
 }
