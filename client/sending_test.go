@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,6 +170,154 @@ func TestS31_ASendThatFailsFreesItsSlotAndHarmsNoOther(t *testing.T) {
 					t.Errorf("Close waited %s for a call that was never sent: %v", time.Since(began), err)
 				}
 			})
+		})
+	}
+}
+
+// slowed is a transport whose Send takes its time around handing a message over, and
+// which notes what is asked of it.
+type slowed struct {
+	transports.Transport
+	before, after func(transports.Outbound) time.Duration // nil: none
+	note          func(what string, ref uint64)           // nil: nobody wants to know
+}
+
+func (s *slowed) Send(out transports.Outbound) error {
+	if s.before != nil {
+		time.Sleep(s.before(out))
+	}
+	err := s.Transport.Send(out)
+	if s.note != nil && out.Op == transports.OpResume {
+		s.note("resume", out.Ref)
+	}
+	if s.after != nil {
+		time.Sleep(s.after(out))
+	}
+	return err
+}
+
+func (s *slowed) Cancel(ref uint64) bool {
+	if s.note != nil {
+		s.note("cancel", ref)
+	}
+	return s.Transport.Cancel(ref)
+}
+
+// slowly has each transport of a factory be like s.
+func slowly(f transports.Factory, s slowed) transports.Factory {
+	inner := f.New
+	f.New = func() transports.Transport {
+		t := s
+		t.Transport = inner()
+		return &t
+	}
+	return f
+}
+
+// An answer that is too large, or can't be read, is an answer all the same.
+func TestS31_WhoHasAnsweredIsNotToldToCancel(t *testing.T) {
+	answers := map[string]func(l *life, m message){
+		"too large":  func(l *life, m message) { l.Emit(transports.Noise{Bytes: 1 << 30, ID: string(m.ID)}) },
+		"unreadable": func(l *life, m message) { l.Write(0, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"x":NaN}}`) },
+	}
+	for name, answer := range answers {
+		for _, lag := range []time.Duration{0, time.Millisecond} {
+			bubble(t, name+", and Send takes "+lag.String(), func(t *testing.T) {
+				p := &peer{on: func(l *life, m message) (bool, error) {
+					if m.Method == "tools/call" {
+						answer(l, m)
+					}
+					return m.Method == "tools/call", nil
+				}}
+				c := connectTo(t, slowly(p.factory(), slowed{after: func(out transports.Outbound) time.Duration {
+					if out.Method == "tools/call" {
+						return lag
+					}
+					return 0
+				}}), client.Config{})
+				if err := c.Call(t.Context(), "tools/call", nil, nil); err == nil {
+					t.Error("the call has a result")
+				}
+				pass(time.Second)
+				if got := p.got("notifications/cancelled"); len(got) > 0 {
+					t.Errorf("the peer is told to cancel: %s", got[0].Params)
+				}
+			})
+		}
+	}
+}
+
+func TestS30_WhatIsQueuedAtACloseDidNotRun(t *testing.T) {
+	for range 100 { // it was a race
+		synctest.Test(t, func(t *testing.T) {
+			p := &peer{on: func(l *life, m message) (bool, error) {
+				if m.Method != "tools/call" {
+					return false, nil
+				}
+				<-l.ctx.Done() // it reads no other
+				return true, context.Cause(l.ctx)
+			}}
+			c := connect(t, p, client.Config{DrainTimeout: -1})
+			first := start(func() string { return tool(t.Context(), c) })
+			synctest.Wait()
+			var queued []<-chan string
+			for range 20 {
+				queued = append(queued, start(func() string { return tool(t.Context(), c) }))
+			}
+			synctest.Wait()
+			_ = c.Close(context.Background())
+			<-first
+			for _, q := range queued {
+				if got := <-q; got != "not executed: client: closed" {
+					t.Fatalf("a call that waited to be written: %s", got)
+				}
+			}
+		})
+	}
+}
+
+// Whoever ends a call while its resume is being sent has nothing to cancel yet.
+func TestH8_AResumeOfACallThatIsOverIsCancelled(t *testing.T) {
+	for _, how := range []string{"its caller gives up", "its answer comes"} {
+		bubble(t, how, func(t *testing.T) {
+			w := &web{legacy: true}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var slow atomic.Bool
+			var last atomic.Value
+			c := connectTo(t, slowly(w.factory(), slowed{
+				before: func(out transports.Outbound) time.Duration {
+					if out.Op == transports.OpResume && slow.Load() {
+						return 10 * time.Millisecond
+					}
+					return 0
+				},
+				note: func(what string, _ uint64) { last.Store(what) },
+			}), client.Config{})
+			synctest.Wait()
+			var resumed atomic.Pointer[exchange]
+			w.becomes(anyOf(cuts("e1", 0), resumes(func(_ int, x *exchange) {
+				if resumed.CompareAndSwap(nil, x) {
+					x.Emit(transports.Opened{Ref: x.Ref})
+				}
+			})))
+			slow.Store(how == "its caller gives up")
+			fates := asks(ctx, c, 1, "tools/call")
+			if slow.Load() {
+				time.Sleep(255 * time.Millisecond) // the first resume is being sent
+				cancel()
+			} else {
+				time.Sleep(time.Second)
+				slow.Store(true)
+				time.Sleep(4255 * time.Millisecond) // the next look at the silent stream is
+				x := resumed.Load()
+				x.Write(x.Ref, `{"jsonrpc":"2.0","id":`+x.ID+`,"result":{}}`)
+			}
+			fates()
+			pass(time.Minute)
+			if got := last.Load(); got != "cancel" {
+				t.Errorf("the last that the transport hears is a %v", got)
+			}
 		})
 	}
 }

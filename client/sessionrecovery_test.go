@@ -985,3 +985,29 @@ func TestH16_NoRestartIsEverNeeded(t *testing.T) {
 		}
 	})
 }
+
+func TestS49_WhatARetiredSessionAcceptsIsKnownToTheNext(t *testing.T) {
+	for _, method := range []string{"resources/subscribe", "logging/setLevel"} {
+		bubble(t, method, func(t *testing.T) {
+			w := &web{legacy: true, capabilities: `{"resources":{"subscribe":true},"logging":{}}`}
+			c := dial(t, w, client.Config{})
+			w.becomes(times(1, only(method, func(x *exchange) {
+				time.AfterFunc(time.Second, func() { x.result(`{}`) })
+			})))
+			done := make(chan error)
+			go func() {
+				done <- c.Call(t.Context(), method, map[string]string{"uri": "a", "level": "error"}, nil)
+			}()
+			synctest.Wait()
+			w.forget()
+			_ = c.Call(t.Context(), "tools/list", nil, nil) // another call's 404
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Minute)
+			if got := w.took(); !slices.Contains(got, method+"(S2)") {
+				t.Errorf("the new session was told %v", got)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package client_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,4 +265,37 @@ func TestT9_CallbacksMayCloseAnyStreamAtAnyTime(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Over HTTP the two requests are exchanges of their own, which a server takes in any
+// order.
+func TestS43_TheEndOfASubscriptionDoesNotTakeTheNextOneAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &web{legacy: true, capabilities: `{"resources":{"subscribe":true}}`}
+		c := dial(t, w, client.Config{})
+		var subscribed atomic.Bool
+		w.becomes(anyOf(
+			only("resources/subscribe", func(x *exchange) { subscribed.Store(true); x.result(`{}`) }),
+			only("resources/unsubscribe", func(x *exchange) {
+				time.AfterFunc(20*time.Millisecond, func() { subscribed.Store(false); x.result(`{}`) })
+			}),
+		))
+		var last *client.Subscription
+		for range 2 {
+			if last != nil {
+				last.Close()
+			}
+			var err error
+			if last, err = c.Listen(t.Context(), client.Filter{URIs: []string{"a"}}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := last.Acknowledged(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute)
+		if !subscribed.Load() {
+			t.Error("the second is acknowledged, and the server does not know it")
+		}
+	})
 }

@@ -335,21 +335,20 @@ func (r *Relay) cancel(m *message) {
 		return
 	}
 	r.forget(id) // first: what its end brings is for nobody any more
-	gen, live := r.engine.Withdraw(id)
+	r.engine.Withdraw(id, func(gen uint64) {
+		if o == nil || o.Gen() != gen {
+			r.tellOnly(gen, m)
+			return
+		}
+		o.Post(engine.Request{ // past the gate, which may not be open yet
+			Method: m.method, Params: m.params, Frame: m.frame, Notify: true,
+			Over: func(engine.Reply, *engine.Failure) {},
+		})
+	})
 	if stream != nil { // or it would be opened again
 		stream.Close()
 	}
 	r.settled(target) // a probe is offered to nobody any more
-	switch {
-	case !live:
-	case o != nil && o.Gen() == gen: // past the gate, which may not be open yet
-		o.Post(engine.Request{
-			Method: m.method, Params: m.params, Frame: m.frame, Notify: true,
-			Over: func(engine.Reply, *engine.Failure) {},
-		})
-	default:
-		r.tellOnly(gen, m)
-	}
 }
 
 // tellOnly passes a notification of the host on to one generation of the server, and

@@ -18,7 +18,9 @@ func (e *Engine) drop(c *call, f *Failure, reason string) {
 		t.mu.Unlock()
 		return
 	case sending:
-		c.stopped = f
+		if c.stopped == nil {
+			c.stopped, c.reason = f, reason
+		}
 		t.mu.Unlock()
 		return
 	}
@@ -26,7 +28,7 @@ func (e *Engine) drop(c *call, f *Failure, reason string) {
 	if c.opened != nil && e.Factory.Shape == transports.Posts && c.inc.ctx.Err() != nil {
 		live = false // the end of its incarnation ends it; an initialize may still show its session
 	}
-	inc, ref, resumed, turned := c.inc, c.ref, c.resumed, c.turned
+	inc, ref, resumed, turned, notice := c.inc, c.ref, c.resumed, c.turned, c.notice
 	t.withdraw(c)
 	c.phase = over
 	t.mu.Unlock()
@@ -44,6 +46,9 @@ func (e *Engine) drop(c *call, f *Failure, reason string) {
 		e.tellCancelled(inc, c.id, reason)
 	}
 	e.finish(c, f)
+	if live && notice != nil {
+		notice(inc.gen)
+	}
 }
 
 func (e *Engine) tellCancelled(inc *incarnation, id, reason string) {

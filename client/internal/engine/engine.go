@@ -247,6 +247,10 @@ func (e *Engine) handle(ev any) {
 		e.ackedStream(ev.s)
 	case evStreamOver:
 		e.streamOver(ev.s, ev.c)
+	case evUnsubscribed:
+		e.unsubscribed(ev.uri)
+	case evKept:
+		e.Post(Request{Method: ev.c.Method, Params: ev.c.Params, Wait: true, Idle: e.RequestTimeout, Over: func(Reply, *Failure) {}})
 	case evStreamDue:
 		e.streamDue(ev.s, ev.gen)
 	case evStreamClose:

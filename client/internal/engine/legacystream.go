@@ -2,6 +2,8 @@ package engine
 
 import (
 	"slices"
+
+	"github.com/respawn-mcp/respawn/fsm"
 )
 
 // The legacy era has no listen streams: a stream is a resources/subscribe for
@@ -109,8 +111,27 @@ func (e *Engine) unsubscribe(s *Stream) {
 		if live := e.state.forget(uri); live && tell {
 			e.giveTo(e.cur, &call{
 				Request: Request{Method: methodUnsubscribe, Params: object("uri", appendString(nil, uri)), Idle: e.RequestTimeout},
-				done:    make(chan struct{}),
+				then:    evUnsubscribed{uri}, done: make(chan struct{}),
 			})
 		}
 	}
+}
+
+// evUnsubscribed: a request that ended a subscription is over.
+type evUnsubscribed struct{ uri string }
+
+// unsubscribed asks again for a resource that a stream wants which came while the
+// subscription before it was being ended: the peer may have taken the two in any order.
+func (e *Engine) unsubscribed(uri string) {
+	i := slices.IndexFunc(e.streams, func(s *Stream) bool { return slices.Contains(s.filter.URIs, uri) })
+	if i < 0 || e.machine.State() != fsm.Serving || e.session.Load().Era != Legacy || !e.calls.open() {
+		return
+	}
+	s := e.streams[i]
+	c := &call{
+		Request: Request{Method: methodSubscribe, Params: object("uri", appendString(nil, uri)), Idle: e.RequestTimeout},
+		stream:  s, done: make(chan struct{}),
+	}
+	c.then = evStreamOver{s, c} // of no opening
+	e.giveTo(e.cur, c)
 }

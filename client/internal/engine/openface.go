@@ -48,7 +48,7 @@ func (o *Opening) Renew(s *Session) {
 }
 
 // Withdraw takes back what its owner posted under an id.
-func (o *Opening) Withdraw(id string) { o.inc.e.Withdraw(id) }
+func (o *Opening) Withdraw(id string) { o.inc.e.Withdraw(id, nil) }
 
 // Notify sends a notification past the gate and waits until it is accepted.
 func (o *Opening) Notify(ctx context.Context, method string) error {

@@ -32,6 +32,10 @@ func (e *Engine) perform(s step) {
 		case fsm.Settle:
 			e.settle(s)
 		case fsm.Stop:
+			if s.inc == nil && e.Factory.Shape == transports.Pipe && !e.cur.servedAt.IsZero() {
+				defer e.stop(s) // what is only queued is taken back first, while it is known to be
+				continue
+			}
 			e.stop(s)
 		case fsm.Report:
 			e.report(s)

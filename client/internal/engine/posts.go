@@ -149,7 +149,7 @@ func (e *Engine) rejected(inc *incarnation, ev transports.Rejected) {
 	e.reachedBy(c)
 	switch {
 	case stopped != nil:
-		e.drop(c, stopped, "")
+		e.drop(c, stopped, c.reason)
 	case c.opened != nil, c.settles():
 		e.refuse(c, ev)
 	default:

@@ -40,7 +40,7 @@ func (e *Engine) unreachable(inc *incarnation, ev transports.Unsent) {
 		}
 		t.mu.Unlock()
 		if stopped != nil {
-			e.drop(c, stopped, "")
+			e.drop(c, stopped, c.reason)
 		}
 		return
 	}

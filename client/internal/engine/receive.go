@@ -156,6 +156,9 @@ func (e *Engine) complete(c *call, reply Reply) {
 	}
 	if reply.Err == nil {
 		e.state.learn(c)
+		if c.inc.leaving.Load() && c.stream == nil && c.opened == nil && kept(c.Method) {
+			e.inbox.post(evKept{c}) // its session ends, and the next may have been told all else already
+		}
 	}
 	c.phase, c.reply = over, reply
 	e.release(c)

@@ -26,7 +26,7 @@ func (e *Engine) broken(inc *incarnation, ev transports.Broken) {
 	if c == nil || stopped != nil || c.phase != sent {
 		t.mu.Unlock()
 		if stopped != nil {
-			e.drop(c, stopped, "")
+			e.drop(c, stopped, c.reason)
 		}
 		return
 	}
@@ -99,7 +99,14 @@ func (e *Engine) resume(ev evResume) {
 	c.adrift, c.resumed = false, true
 	e.pollLater(ev.inc, c)
 	t.mu.Unlock()
-	if err := ev.inc.tr.Send(out); err != nil {
+	err := ev.inc.tr.Send(out)
+	t.mu.Lock()
+	over := t.byRef[out.Ref] != c
+	t.mu.Unlock()
+	switch {
+	case over: // it ended meanwhile, and whoever ended it cancelled only what there was
+		ev.inc.tr.Cancel(out.Ref)
+	case err != nil:
 		e.resumeFailed(ev.inc, out.Ref, &Failure{Kind: KindBroken, Gen: ev.inc.gen, Cause: err}, true)
 	}
 }

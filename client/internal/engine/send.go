@@ -37,35 +37,28 @@ func (e *Engine) Post(r Request) {
 	}
 }
 
-// Withdraw ends a posted request without telling its Over. It reports whether an
-// incarnation has it, and which: its owner tells the peer.
+// Withdraw ends a posted request without telling its Over. If an incarnation has it,
+// its owner tells the peer: tell is called with the generation, at once or when the
+// request has been handed over. It may be nil.
 //
 // On Posts, and where the peer knows it by another id, the engine tells the peer
 // itself.
-func (e *Engine) Withdraw(id string) (gen uint64, live bool) {
+func (e *Engine) Withdraw(id string, tell func(gen uint64)) {
 	t := e.calls
 	t.mu.Lock()
 	c := t.owned(id)
 	if c == nil || c.uncancelled {
 		t.mu.Unlock()
-		return 0, false
+		return
 	}
-	c.Over = nil
-	live = (c.phase == sent || c.phase == sending && !c.queued) && !c.unsent
-	if live {
-		gen = c.inc.gen
+	reason := ""
+	if c.Over = nil; e.Factory.Shape == transports.Posts || c.id != id {
+		reason = "the caller gave up"
+	} else {
+		c.notice = tell
 	}
-	ours := e.Factory.Shape == transports.Posts || c.id != id
-	c.silent = !ours
 	t.mu.Unlock()
-	if ours {
-		e.drop(c, &Failure{Kind: KindCaller}, "the caller gave up")
-		return 0, false
-	}
-	e.drop(c, &Failure{Kind: KindCaller}, "")
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return gen, live && !c.unsent
+	e.drop(c, &Failure{Kind: KindCaller}, reason)
 }
 
 // await runs the caller's side of a call that was admitted: its progress
@@ -190,7 +183,6 @@ func (e *Engine) number(c *call) {
 	}
 	if c.Progress != nil {
 		c.token = c.id
-		e.calls.tokens[c.token] = c
 	}
 	if e.Factory.Shape == transports.Posts {
 		c.name = nameOf(c.Method, c.Params)
@@ -230,16 +222,12 @@ func (e *Engine) send(c *call, inc *incarnation) {
 	}
 	c.phase = sent
 	c.unsent = c.unsent || err != nil // or an Unsent came meanwhile
-	stopped, lost, silent := c.stopped, c.lost, c.silent
+	stopped, lost := c.stopped, c.lost
 	c.stopped, c.lost = nil, false
 	t.mu.Unlock()
 	switch {
 	case stopped != nil:
-		reason := "given up while it was sent"
-		if silent {
-			reason = ""
-		}
-		e.drop(c, stopped, reason)
+		e.drop(c, stopped, c.reason)
 	case err == nil && !lost:
 	case err == nil, errors.Is(err, transports.ErrGone):
 		e.gone(c, inc, lost)

@@ -38,11 +38,17 @@ const (
 // server that does not answer must not keep everybody else waiting.
 const replayTimeout = 5 * time.Second
 
+// evKept: a retired incarnation has accepted what its successor must know, too.
+type evKept struct{ c *call }
+
+// kept reports whether a legacy peer remembers what a request says.
+func kept(method string) bool {
+	return method == methodSetLevel || method == methodSubscribe || method == methodUnsubscribe
+}
+
 // learn notes what an accepted request told the peer.
 func (s *state) learn(c *call) {
-	switch c.Method {
-	case methodSetLevel, methodSubscribe, methodUnsubscribe:
-	default:
+	if !kept(c.Method) {
 		return
 	}
 	var p struct {

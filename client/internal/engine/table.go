@@ -55,6 +55,9 @@ func (t *table) give(c *call, inc *incarnation, ref uint64) {
 	c.given++
 	t.byID[c.id] = c
 	t.byRef[ref] = c
+	if c.token != "" {
+		t.tokens[c.token] = c
+	}
 }
 
 // withdraw takes a call out of wherever it is. mu is held.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -160,5 +161,16 @@ func TestATableIsIdleWhileOnlyStreamsAndProbesAreOpen(t *testing.T) {
 		if idle, drained := tab.idle(), tab.drain(); idle != tt.want || drained != tt.want {
 			t.Errorf("%s: idle %t, drained %t", tt.name, idle, drained)
 		}
+	}
+}
+
+func TestS31_ARefusedRequestLeavesNoProgressToken(t *testing.T) {
+	e := New(Options{Clock: clock.New(), MaxHeld: 1, MaxHeldBytes: 1 << 20})
+	e.shut(&Failure{Kind: KindClosed, Cause: ErrClosed})
+	if _, f := e.Do(t.Context(), Request{Method: "tools/call", Progress: func(Progress) {}}); f == nil {
+		t.Fatal("it was taken")
+	}
+	if n := len(e.calls.tokens); n > 0 {
+		t.Errorf("%d tokens of requests that were refused are kept", n)
 	}
 }
