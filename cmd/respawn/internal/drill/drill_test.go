@@ -179,6 +179,24 @@ func TestAServersRoleIsNotInherited(t *testing.T) {
 	}
 }
 
+// A client tells of its end in its own time.
+func TestNothingFollowsTheSummaryOfAReport(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		var out bytes.Buffer
+		r := &report{out: &out, began: time.Now(), json: asJSON}
+		r.begin("x")
+		r.expect("a")
+		r.prove("a", true, "")
+		r.finish(nil)
+		before := out.String()
+		r.say("state", "serving -> closed")
+		r.prove("a", false, "")
+		if got := out.String(); got != before {
+			t.Errorf("the report goes on: %s", got[len(before):])
+		}
+	}
+}
+
 func TestAReportCountsWhatWasNotReached(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -22,6 +22,7 @@ type report struct {
 	titled bool // the part's title was printed
 	checks []check
 	err    error // of the first write that failed
+	over   bool  // the summary was printed, and nothing follows
 }
 
 // check is one line of the table.
@@ -71,6 +72,9 @@ func (r *report) say(kind, text string, fields ...field) {
 }
 
 func (r *report) sayLocked(kind, text string, fields []field) {
+	if r.over {
+		return
+	}
 	at := seconds(time.Since(r.began))
 	if r.json {
 		r.printJSON(append([]field{{"seconds", at}, {"event", kind}, {"part", r.part}, {"text", text}}, fields...))
@@ -88,6 +92,9 @@ func (r *report) sayLocked(kind, text string, fields []field) {
 func (r *report) prove(name string, held bool, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return
+	}
 	for i := range r.checks {
 		c := &r.checks[i]
 		if c.Part != r.part || c.Name != name {
@@ -107,10 +114,12 @@ func (r *report) prove(name string, held bool, format string, args ...any) {
 	panic("a check that was not announced: " + name)
 }
 
-// finish prints the table, or the summary, and reports whether every check held.
+// finish prints the table, or the summary, and reports whether every check held. What a
+// client tells of its end after that is for nobody.
 func (r *report) finish(failure error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.over = true
 	held := 0
 	for _, c := range r.checks {
 		if c.Result == resultHeld {
