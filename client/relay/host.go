@@ -326,38 +326,16 @@ func (r *Relay) cancel(m *message) {
 	id := string(p.ID)
 	r.mu.Lock()
 	target, stream := r.live[id], r.streams[id]
-	var o *engine.Opening // of the server that was given a probe
-	if target != nil {
-		o = target.to
-	}
 	r.mu.Unlock()
 	if target == nil || target.method == methodInitialize {
 		return
 	}
 	r.forget(id) // first: what its end brings is for nobody any more
-	r.engine.Withdraw(id, func(gen uint64) {
-		if o == nil || o.Gen() != gen {
-			r.tellOnly(gen, m)
-			return
-		}
-		o.Post(engine.Request{ // past the gate, which may not be open yet
-			Method: m.method, Params: m.params, Frame: m.frame, Notify: true,
-			Over: func(engine.Reply, *engine.Failure) {},
-		})
-	})
+	r.engine.Withdraw(id, m.frame)
 	if stream != nil { // or it would be opened again
 		stream.Close()
 	}
 	r.settled(target) // a probe is offered to nobody any more
-}
-
-// tellOnly passes a notification of the host on to one generation of the server, and
-// to nobody if that is gone.
-func (r *Relay) tellOnly(gen uint64, m *message) {
-	r.engine.Post(engine.Request{
-		Method: m.method, Params: m.params, Frame: m.frame, Notify: true, Pin: gen,
-		Over: func(engine.Reply, *engine.Failure) {},
-	})
 }
 
 // listen opens a stream for the host. It outlives the server: a replacement is

@@ -98,7 +98,10 @@ func (r *Relay) progress(m *message) {
 		r.cfg.Logger.Debug("the host told the progress of what nobody waits for", "token", string(p.Token))
 		return
 	}
-	r.tellOnly(gen, m)
+	r.engine.Post(engine.Request{
+		Method: m.method, Params: m.params, Frame: m.frame, Notify: true, Pin: gen,
+		Over: func(engine.Reply, *engine.Failure) {},
+	})
 }
 
 // dialogCancel passes on that the server no longer waits for an answer.

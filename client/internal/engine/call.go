@@ -100,12 +100,12 @@ type call struct {
 	pages    int           // of the listing that a header mismatch asked for
 	epoch    uint64        // a tools/list: what it was asked under
 	deaths   int
-	given    int              // attempts so far
-	queued   bool             // phase sending: others are sent before it
-	stopped  *Failure         // phase sending: what Send's caller must do afterwards
-	reason   string           // ... and what the peer is told of it
-	notice   func(gen uint64) // its owner tells the peer that it was given up; nil: nobody does
-	lost     bool             // phase sending: the incarnation ended meanwhile
+	given    int      // attempts so far
+	queued   bool     // phase sending: others are sent before it
+	stopped  *Failure // phase sending: what Send's caller must do afterwards
+	reason   string   // ... and what the peer is told of it
+	notice   []byte   // ... in the words of its owner; nil: in ours
+	lost     bool     // phase sending: the incarnation ended meanwhile
 	progress []Progress
 	idleAt   time.Time
 	ceilAt   time.Time

@@ -37,23 +37,23 @@ func (e *Engine) drop(c *call, f *Failure, reason string) {
 	// has answered, or forgotten the session, is told nothing.
 	tell := reason != "" && !c.Notify && !c.uncancelled && !turned && (inc == nil || !inc.leaving.Load())
 	if live && tell && e.Factory.Shape == transports.Posts && Era(inc.speaks.Load()) == Legacy {
-		e.tellCancelled(inc, c.id, reason)
+		e.tellCancelled(inc, c.id, cancelled(c.id, reason))
 	}
 	if live && !turned && inc.tr.Cancel(ref) && !resumed {
 		c.unsent, live = true, false
 	}
 	if live && tell && e.Factory.Shape == transports.Pipe {
-		e.tellCancelled(inc, c.id, reason)
+		if notice == nil {
+			notice = cancelled(c.id, reason)
+		}
+		e.tellCancelled(inc, c.id, notice)
 	}
 	e.finish(c, f)
-	if live && notice != nil {
-		notice(inc.gen)
-	}
 }
 
-func (e *Engine) tellCancelled(inc *incarnation, id, reason string) {
+func (e *Engine) tellCancelled(inc *incarnation, id string, frame []byte) {
 	err := inc.tr.Send(transports.Outbound{
-		Ref: e.ref(), Method: methodCancelled, Header: inc.headers(), Frame: cancelled(id, reason),
+		Ref: e.ref(), Method: methodCancelled, Header: inc.headers(), Frame: frame,
 	})
 	if err != nil && !errors.Is(err, transports.ErrGone) {
 		e.log(slog.LevelWarn, "a cancellation was not sent", "id", id, "err", err)

@@ -37,13 +37,10 @@ func (e *Engine) Post(r Request) {
 	}
 }
 
-// Withdraw ends a posted request without telling its Over. If an incarnation has it,
-// its owner tells the peer: tell is called with the generation, at once or when the
-// request has been handed over. It may be nil.
-//
-// On Posts, and where the peer knows it by another id, the engine tells the peer
-// itself.
-func (e *Engine) Withdraw(id string, tell func(gen uint64)) {
+// Withdraw ends a posted request without telling its Over. An incarnation that has it
+// is told: on a pipe by notice, its owner's own cancellation, unless that is nil or the
+// peer knows the request by another id.
+func (e *Engine) Withdraw(id string, notice []byte) {
 	t := e.calls
 	t.mu.Lock()
 	c := t.owned(id)
@@ -51,14 +48,11 @@ func (e *Engine) Withdraw(id string, tell func(gen uint64)) {
 		t.mu.Unlock()
 		return
 	}
-	reason := ""
-	if c.Over = nil; e.Factory.Shape == transports.Posts || c.id != id {
-		reason = "the caller gave up"
-	} else {
-		c.notice = tell
+	if c.Over = nil; c.id == id {
+		c.notice = notice
 	}
 	t.mu.Unlock()
-	e.drop(c, &Failure{Kind: KindCaller}, reason)
+	e.drop(c, &Failure{Kind: KindCaller}, "the caller gave up")
 }
 
 // await runs the caller's side of a call that was admitted: its progress
