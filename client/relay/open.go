@@ -45,12 +45,12 @@ func (r *Relay) open(ctx context.Context, o *engine.Opening) (*engine.Session, e
 		return r.replay(ctx, o, rec)
 	}
 	for {
-		m, rec, over := r.unasked(ctx, o)
-		switch {
-		case over: // the news was another's
+		if ctx.Err() != nil { // the news may have been another's
 			r.wake()
-			<-ctx.Done()
 			return nil, context.Cause(ctx)
+		}
+		m, rec := r.unasked(o)
+		switch {
 		case m != nil:
 			r.offer(o, m)
 			continue
@@ -60,29 +60,25 @@ func (r *Relay) open(ctx context.Context, o *engine.Opening) (*engine.Session, e
 		select {
 		case <-r.opened:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
 		}
 	}
 }
 
 // unasked is an opening exchange of the host that a server is to be given, and what was
-// agreed on meanwhile; over reports that the server is gone. What an earlier one was
-// given waits until it is known how that ended: the loss of what was being sent when its
-// server died is told after the next one has started.
-func (r *Relay) unasked(ctx context.Context, o *engine.Opening) (m *message, rec *record, over bool) {
+// agreed on meanwhile. What an earlier one was given waits until it is known how that
+// ended: the loss of what was being sent when its server died is told after the next one
+// has started.
+func (r *Relay) unasked(o *engine.Opening) (*message, *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current != o || ctx.Err() != nil {
-		return nil, nil, true
-	}
 	for _, m := range r.openings {
 		if !m.out && m.to != o {
 			m.to, m.out = o, true
 			m.tries++
-			return m, r.record, false
+			return m, r.record
 		}
 	}
-	return nil, r.record, false
+	return nil, r.record
 }
 
 // wake makes open look again.
@@ -154,13 +150,13 @@ func (r *Relay) unanswered(m *message, f *engine.Failure) {
 	r.answer(m, r.failure(m, f))
 }
 
-// passOn makes ordinary requests of the opening exchanges that nobody has when another
+// passOn makes ordinary requests of the opening exchanges that nobody has, once another
 // was agreed on.
 func (r *Relay) passOn() {
 	r.mu.Lock()
 	var ms []*message
 	r.openings = slices.DeleteFunc(r.openings, func(m *message) bool {
-		if m.out {
+		if m.out || r.record == nil {
 			return false
 		}
 		ms = append(ms, m)
@@ -200,12 +196,8 @@ func (r *Relay) tryAgain(m *message, f *engine.Failure) bool {
 	r.cfg.Clock.AfterFunc(wait, func() {
 		r.mu.Lock()
 		m.to, m.out = nil, false
-		late := r.record != nil
 		r.mu.Unlock()
-		if late {
-			r.passOn()
-			return
-		}
+		r.passOn()
 		r.wake()
 	})
 	return true

@@ -103,7 +103,7 @@ func (e *Engine) startedGet(ev evStartGet) {
 	if ev.inc == nil && e.machine.State() == fsm.Serving {
 		ev.inc = e.cur
 	}
-	if ev.inc != nil && e.cur == ev.inc && !e.machine.State().Terminal() && !ev.inc.retired { // serving, if its owner ran the opening
+	if e.cur == ev.inc && !e.machine.State().Terminal() && !ev.inc.retired { // serving, if its owner ran the opening
 		e.openGet(ev.inc)
 	}
 	close(ev.sent)

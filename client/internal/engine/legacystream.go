@@ -26,13 +26,18 @@ func (e *Engine) subscribe(s *Stream) {
 	}
 	gen := s.snap.Gen
 	for _, uri := range missing {
-		c := &call{
-			Request: Request{Method: methodSubscribe, Params: object("uri", appendString(nil, uri)), Idle: e.RequestTimeout},
-			stream:  s, streamGen: gen, done: make(chan struct{}),
-		}
-		c.then = evStreamOver{s, c}
-		e.giveTo(e.cur, c)
+		e.subscribeTo(s, uri, gen)
 	}
+}
+
+// subscribeTo asks for one resource, for an opening of a stream or, as 0, for none.
+func (e *Engine) subscribeTo(s *Stream, uri string, gen uint64) {
+	c := &call{
+		Request: Request{Method: methodSubscribe, Params: object("uri", appendString(nil, uri)), Idle: e.RequestTimeout},
+		stream:  s, streamGen: gen, done: make(chan struct{}),
+	}
+	c.then = evStreamOver{s, c}
+	e.giveTo(e.cur, c)
 }
 
 // subscribed takes the end of one of those requests. An answer of the peer is
@@ -127,11 +132,5 @@ func (e *Engine) unsubscribed(uri string) {
 	if i < 0 || e.machine.State() != fsm.Serving || e.session.Load().Era != Legacy || !e.calls.open() {
 		return
 	}
-	s := e.streams[i]
-	c := &call{
-		Request: Request{Method: methodSubscribe, Params: object("uri", appendString(nil, uri)), Idle: e.RequestTimeout},
-		stream:  s, done: make(chan struct{}),
-	}
-	c.then = evStreamOver{s, c} // of no opening
-	e.giveTo(e.cur, c)
+	e.subscribeTo(e.streams[i], uri, 0)
 }
