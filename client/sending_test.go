@@ -13,24 +13,58 @@ import (
 	"github.com/respawn-mcp/respawn/transports"
 )
 
-// slowSend is a transport whose Send of a method takes until it is let go: before
-// or after the frame is handed over.
-type slowSend struct {
+// slowed is a transport whose Send takes its time around handing a message over, and
+// which notes what is asked of it.
+type slowed struct {
 	transports.Transport
-	method string
-	before bool
-	letGo  chan struct{}
+	before, after func(transports.Outbound)     // nil: at once
+	note          func(what string, ref uint64) // nil: nobody wants to know
 }
 
-func (t *slowSend) Send(out transports.Outbound) error {
-	if out.Method == t.method && t.before {
-		<-t.letGo
+func (s *slowed) Send(out transports.Outbound) error {
+	if s.before != nil {
+		s.before(out)
 	}
-	err := t.Transport.Send(out)
-	if out.Method == t.method && !t.before {
-		<-t.letGo
+	err := s.Transport.Send(out)
+	if s.note != nil && out.Op == transports.OpResume {
+		s.note("resume", out.Ref)
+	}
+	if s.after != nil {
+		s.after(out)
 	}
 	return err
+}
+
+func (s *slowed) Cancel(ref uint64) bool {
+	if s.note != nil {
+		s.note("cancel", ref)
+	}
+	return s.Transport.Cancel(ref)
+}
+
+// slowly has each transport of a factory be like s.
+func slowly(f transports.Factory, s slowed) transports.Factory {
+	inner := f.New
+	f.New = func() transports.Transport {
+		t := s
+		t.Transport = inner()
+		return &t
+	}
+	return f
+}
+
+// stuck is a factory whose Send of a method takes until it is let go: before or after the
+// frame is handed over.
+func stuck(f transports.Factory, method string, before bool, letGo <-chan struct{}) transports.Factory {
+	wait := func(out transports.Outbound) {
+		if out.Method == method {
+			<-letGo
+		}
+	}
+	if before {
+		return slowly(f, slowed{before: wait})
+	}
+	return slowly(f, slowed{after: wait})
 }
 
 // A server dies, and its ending is dealt with, while a caller is still inside Send.
@@ -53,12 +87,8 @@ func TestS30_ACallThatIsBeingSentWhenItsServerDiesIsLostLikeAnyOther(t *testing.
 			for _, late := range []bool{false, true} { // the replacement serves before Send returns
 				synctest.Test(t, func(t *testing.T) {
 					p := swallowing(method, 1)
-					f := p.factory()
-					inner, letGo := f.New, make(chan struct{})
-					f.New = func() transports.Transport {
-						return &slowSend{Transport: inner(), method: method, before: tt.before, letGo: letGo}
-					}
-					c := connectTo(t, f, tt.cfg)
+					letGo := make(chan struct{})
+					c := connectTo(t, stuck(p.factory(), method, tt.before, letGo), tt.cfg)
 					said := start(func() string { return generation(t.Context(), c, client.Request{Method: method, Params: mine}) })
 					synctest.Wait()
 					p.kill()
@@ -103,12 +133,8 @@ func TestS30_ASendMayOutlastThePeer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := swallowing("tools/call", 1)
-				f := p.factory()
-				inner, letGo := f.New, make(chan struct{})
-				f.New = func() transports.Transport {
-					return &slowSend{Transport: inner(), method: "tools/call", before: tt.before, letGo: letGo}
-				}
-				c := connectTo(t, f, tt.cfg)
+				letGo := make(chan struct{})
+				c := connectTo(t, stuck(p.factory(), "tools/call", tt.before, letGo), tt.cfg)
 				said := start(func() string { return tool(t.Context(), c) })
 				synctest.Wait()
 				tt.end(p, c)
@@ -174,46 +200,6 @@ func TestS31_ASendThatFailsFreesItsSlotAndHarmsNoOther(t *testing.T) {
 	}
 }
 
-// slowed is a transport whose Send takes its time around handing a message over, and
-// which notes what is asked of it.
-type slowed struct {
-	transports.Transport
-	before, after func(transports.Outbound) time.Duration // nil: none
-	note          func(what string, ref uint64)           // nil: nobody wants to know
-}
-
-func (s *slowed) Send(out transports.Outbound) error {
-	if s.before != nil {
-		time.Sleep(s.before(out))
-	}
-	err := s.Transport.Send(out)
-	if s.note != nil && out.Op == transports.OpResume {
-		s.note("resume", out.Ref)
-	}
-	if s.after != nil {
-		time.Sleep(s.after(out))
-	}
-	return err
-}
-
-func (s *slowed) Cancel(ref uint64) bool {
-	if s.note != nil {
-		s.note("cancel", ref)
-	}
-	return s.Transport.Cancel(ref)
-}
-
-// slowly has each transport of a factory be like s.
-func slowly(f transports.Factory, s slowed) transports.Factory {
-	inner := f.New
-	f.New = func() transports.Transport {
-		t := s
-		t.Transport = inner()
-		return &t
-	}
-	return f
-}
-
 // An answer that is too large, or can't be read, is an answer all the same.
 func TestS31_WhoHasAnsweredIsNotToldToCancel(t *testing.T) {
 	answers := map[string]func(l *life, m message){
@@ -229,11 +215,10 @@ func TestS31_WhoHasAnsweredIsNotToldToCancel(t *testing.T) {
 					}
 					return m.Method == "tools/call", nil
 				}}
-				c := connectTo(t, slowly(p.factory(), slowed{after: func(out transports.Outbound) time.Duration {
+				c := connectTo(t, slowly(p.factory(), slowed{after: func(out transports.Outbound) {
 					if out.Method == "tools/call" {
-						return lag
+						time.Sleep(lag)
 					}
-					return 0
 				}}), client.Config{})
 				if err := c.Call(t.Context(), "tools/call", nil, nil); err == nil {
 					t.Error("the call has a result")
@@ -286,11 +271,10 @@ func TestH8_AResumeOfACallThatIsOverIsCancelled(t *testing.T) {
 			var slow atomic.Bool
 			var last atomic.Value
 			c := connectTo(t, slowly(w.factory(), slowed{
-				before: func(out transports.Outbound) time.Duration {
+				before: func(out transports.Outbound) {
 					if out.Op == transports.OpResume && slow.Load() {
-						return 10 * time.Millisecond
+						time.Sleep(10 * time.Millisecond)
 					}
-					return 0
 				},
 				note: func(what string, _ uint64) { last.Store(what) },
 			}), client.Config{})

@@ -433,7 +433,7 @@ func TestRelay_Rule5_AStreamThatNeverWasOpenIsHeldLikeAnyRequest(t *testing.T) {
 			return nil
 		}}
 		h := start(t, s, relay.Config{Budget: after(t, time.Second), StartTimeout: time.Minute})
-		h.say(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{`+modernMeta+`}}`, listen(`"open"`))
+		h.say(modernProbe, listen(`"open"`))
 		expect(t, "the opening", h.brief(), []string{
 			`"d": {"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}`, "subscriptions/acknowledged",
 		})
@@ -467,11 +467,11 @@ func TestRelay_Rule5_AStreamThatTheHostCancelledHasNoAnswer(t *testing.T) {
 			return nil
 		}}
 		h := start(t, s, relay.Config{})
-		h.say(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{` + modernMeta + `}}`)
+		h.say(modernProbe)
 		h.heard()
 		for id := range 500 {
 			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`, id, modernMeta))
-			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+			h.say(cancelOf(fmt.Sprint(id)))
 			if got := h.heard(); len(got) > 0 {
 				t.Fatalf("the host hears %v", got)
 			}

@@ -83,14 +83,7 @@ func TestRelay_OverHTTPAnOpeningWaitsAsLongAsAnyRequestForAServerThatCanNotBeRea
 	for _, opening := range []string{initialize, discover} {
 		synctest.Test(t, func(t *testing.T) {
 			var well atomic.Bool
-			s := &server{shape: transports.Posts, on: func(l *life, m message) error {
-				if well.Load() {
-					return legacy(l, m)
-				}
-				l.Emit(transports.Unsent{Ref: m.ref, Cause: errors.New("connection refused")})
-				return nil
-			}}
-			h := start(t, s, relay.Config{})
+			h := start(t, unreachable(&well, legacy), relay.Config{})
 			h.say(opening)
 			sleep(20*time.Second - 1)
 			expect(t, "just before", h.brief(), nil)

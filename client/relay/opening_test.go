@@ -84,6 +84,28 @@ func lateAt(method string, by time.Duration) func(transports.Outbound) time.Dura
 	}
 }
 
+// gap is late, and every later transport takes five seconds to start.
+func gap(f transports.Factory, method string) transports.Factory {
+	return slowed(f, func(gen int, s *slow) {
+		if gen == 1 {
+			s.after = lateAt(method, time.Second)
+		} else {
+			s.ready = 5 * time.Second
+		}
+	})
+}
+
+// unreachable is a server over HTTP that nothing reaches until it is well.
+func unreachable(well *atomic.Bool, then func(*life, message) error) *server {
+	return &server{shape: transports.Posts, on: func(l *life, m message) error {
+		if well.Load() {
+			return then(l, m)
+		}
+		l.Emit(transports.Unsent{Ref: m.ref, Cause: errors.New("connection refused")})
+		return nil
+	}}
+}
+
 // both answers either opening.
 func both(l *life, m message) error {
 	if m.Method == "server/discover" {
@@ -141,13 +163,7 @@ func TestRelay_Rule1_AnOpeningWhoseLossIsToldLateIsGivenToOneServerAtATime(t *te
 func TestRelay_Rule1_AProbeBetweenTwoServersIsGivenToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := dying(both)
-		h := inFrontOf(t, slowed(s.factory(), func(gen int, s *slow) {
-			if gen == 1 {
-				s.after = lateAt("initialize", time.Second)
-			} else {
-				s.ready = 5 * time.Second
-			}
-		}), relay.Config{})
+		h := inFrontOf(t, gap(s.factory(), "initialize"), relay.Config{})
 		h.say(initialize)
 		sleep(100 * time.Millisecond)
 		h.say(modernProbe)
@@ -165,13 +181,7 @@ func TestRelay_Rule1_AnOpeningThatOnlyASettledServerWasOfferedIsTheNextOnes(t *t
 			synctest.Test(t, func(t *testing.T) {
 				s := dying(legacy)
 				s.shape = shape
-				h := inFrontOf(t, slowed(s.factory(), func(gen int, s *slow) {
-					if gen == 1 {
-						s.after = lateAt("server/discover", time.Second)
-					} else {
-						s.ready = 5 * time.Second
-					}
-				}), relay.Config{})
+				h := inFrontOf(t, gap(s.factory(), "server/discover"), relay.Config{})
 				h.say(probe)
 				sleep(100 * time.Millisecond)
 				h.say(initialize)
@@ -208,14 +218,7 @@ func TestRelay_Rule3_AnOpeningThatNobodyHasWhenAnotherWinsIsAnswered(t *testing.
 	t.Run("it waits to be tried again over HTTP", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var well atomic.Bool
-			s := &server{shape: transports.Posts, on: func(l *life, m message) error {
-				if well.Load() {
-					return both(l, m)
-				}
-				l.Emit(transports.Unsent{Ref: m.ref, Cause: errors.New("connection refused")})
-				return nil
-			}}
-			h := start(t, s, relay.Config{})
+			h := start(t, unreachable(&well, both), relay.Config{})
 			h.say(modernProbe)
 			well.Store(true)
 			h.say(initialize, initialized)
