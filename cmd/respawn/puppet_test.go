@@ -32,6 +32,7 @@ type report struct {
 	PID  int
 	Took []byte // a line of its stdin
 	EOF  bool
+	Half bool // the beginning of a line came, to a deaf one
 	Done bool // an order was carried out
 }
 
@@ -42,6 +43,7 @@ type order struct {
 	Words    []byte
 	Say      []byte // to stdout, as it is
 	Shut     bool   // close stdout and stderr, and stay
+	Deaf     bool   // read no more than the beginning of the next line
 	Exit     bool   // with Code
 	Code     int
 }
@@ -105,10 +107,17 @@ func puppet(socket string) error {
 		_ = out.Encode(r) // a test that is over does not listen
 	}
 	tell(report{PID: os.Getpid()})
-	stubborn := make(chan struct{})
+	stubborn, deaf := make(chan struct{}), make(chan struct{})
 	go func() {
 		in := bufio.NewReaderSize(os.Stdin, 1<<16)
 		for {
+			_, _ = in.Peek(1) // it waits; what it found is read below
+			select {
+			case <-deaf:
+				tell(report{Half: true})
+				forever()
+			default:
+			}
 			line, err := in.ReadBytes('\n')
 			if len(line) > 0 {
 				tell(report{Took: line[:len(line)-1]})
@@ -131,7 +140,7 @@ func puppet(socket string) error {
 		if err := orders.Decode(&o); err != nil {
 			return fmt.Errorf("no more orders: %w", err)
 		}
-		if err := obey(o, stubborn); err != nil {
+		if err := obey(o, stubborn, deaf); err != nil {
 			return err
 		}
 		tell(report{Done: true})
@@ -141,7 +150,7 @@ func puppet(socket string) error {
 	}
 }
 
-func obey(o order, stubborn chan struct{}) error {
+func obey(o order, stubborn, deaf chan struct{}) error {
 	if o.Stubborn {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		close(stubborn)
@@ -160,6 +169,9 @@ func obey(o order, stubborn chan struct{}) error {
 	if o.Shut {
 		os.Stdout.Close()
 		os.Stderr.Close()
+	}
+	if o.Deaf {
+		close(deaf)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -147,15 +146,15 @@ func TestRelay_Rule4_WhatIsNoReadFailsAtTheFirstDeath(t *testing.T) {
 
 func TestRelay_Rule4_WhatWasNotWrittenIsHeldAndSentAgainAToolToo(t *testing.T) {
 	s, a := opened(t, "")
-	if err := syscall.Kill(a.pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	a.does(order{Deaf: true})
 	// The first fills the pipe and is begun; the second waits behind it.
 	big := request("1", "tools/call", `{"name":"big","pad":"`+strings.Repeat("x", 1<<20)+`"}`)
 	call := request("2", "tools/call", `{"name":"small"}`)
 	s.say(big, call, request("3", "vendor/x", "{}"))
-	s.say(request("4", "ping", "{}")) // all of this was read by the shim once
-	s.say(notification("notifications/cancelled", `{"requestId":4}`))
+	s.say(request("4", "ping", "{}"), notification("notifications/cancelled", `{"requestId":4}`))
+	s.say(call)
+	s.stderr.until(t, "in use") // so all of that was read
+	a.begins()
 	a.dies()
 	s.hearsLost(lost{ID: "1", Code: -31001, Outcome: "unknown", Generation: 1, Attempt: 1})
 	b := s.replayed()

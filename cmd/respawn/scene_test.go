@@ -357,6 +357,7 @@ type actor struct {
 	out   *gob.Encoder
 	lines chan string
 	eof   chan struct{}
+	half  chan struct{}
 	done  chan struct{} // holds a token for each order that it obeyed
 	gone  chan struct{}
 }
@@ -372,7 +373,7 @@ func (s *scene) enter(conn net.Conn) {
 	s.gens++
 	a := &actor{
 		s: s, gen: s.gens, pid: hello.PID, conn: conn, out: gob.NewEncoder(conn),
-		lines: make(chan string, 1<<16), eof: make(chan struct{}), done: make(chan struct{}, 64), gone: make(chan struct{}),
+		lines: make(chan string, 1<<16), eof: make(chan struct{}), half: make(chan struct{}), done: make(chan struct{}, 64), gone: make(chan struct{}),
 	}
 	s.mu.Unlock()
 	s.servers <- a
@@ -387,6 +388,8 @@ func (s *scene) enter(conn net.Conn) {
 			switch {
 			case r.EOF:
 				close(a.eof)
+			case r.Half:
+				close(a.half)
 			case r.Done:
 				a.done <- struct{}{}
 			default:
@@ -437,6 +440,16 @@ func (a *actor) does(o order) {
 	case <-a.gone:
 	case <-time.After(patience):
 		a.s.t.Fatalf("server %d does not obey; stderr:\n%s", a.gen, a.s.stderr)
+	}
+}
+
+// begins waits until a deaf server has the beginning of a line.
+func (a *actor) begins() {
+	a.s.t.Helper()
+	select {
+	case <-a.half:
+	case <-time.After(patience):
+		a.s.t.Fatalf("server %d is sent nothing; stderr:\n%s", a.gen, a.s.stderr)
 	}
 }
 
