@@ -95,9 +95,9 @@ func legacy(line []byte) {
 }
 
 // nest runs the server as a child of a shell that waits for it, beside another
-// child that holds stdout and ignores SIGTERM.
+// child that holds stdout and ignores SIGTERM from its birth.
 func nest(args string) stdio.Config {
-	conf := shell(`(trap '' TERM; sleep 100000; :) & ` + roleVar + `=wrapped "$SELF" ` + args)
+	conf := shell(`trap '' TERM; (sleep 100000; :) & trap - TERM; ` + roleVar + `=wrapped "$SELF" ` + args)
 	conf.StdinWait, conf.TermWait, conf.ReadWait = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	return conf
 }

@@ -16,11 +16,13 @@ import (
 
 // tree is a wrapper with a child that ignores SIGTERM and the end of stdin, and a
 // grandchild that does too and holds stdout open. The wrapper itself leaves when
-// its stdin ends.
+// its stdin ends. When it says that it is up, all three ignore SIGTERM: they are
+// born so.
 const tree = `
-(trap '' TERM; sleep 100000 >/dev/null 2>&1; :) &
-(trap '' TERM; (sleep 100000; :) & wait) &
-echo '{"jsonrpc":"2.0","method":"up"}'
+trap '' TERM
+(sleep 100000 >/dev/null 2>&1; :) &
+((sleep 100000; :) & echo '{"jsonrpc":"2.0","method":"up"}'; wait) &
+trap - TERM
 cat >/dev/null`
 
 func TestB059_TheWholeGroupIsGone(t *testing.T) {
