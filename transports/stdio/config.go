@@ -79,6 +79,7 @@ type Config struct {
 	// or a write failed, before its group is killed. Default 1 s.
 	ExitWait time.Duration
 	// ReadWait is how long stdout and stderr are read after the exit. Default 500 ms.
+	// What is in them when it is over is read too, up to 1 MiB (but on Windows).
 	ReadWait time.Duration
 
 	// WriteStall ends an incarnation whose begun frame makes no progress for this

@@ -21,6 +21,15 @@ import (
 )
 
 func init() {
+	// lastwords says one line on stderr, and leaves at the first request with as many
+	// as its argument says.
+	roles["lastwords"] = func(args []string) {
+		var n int
+		fmt.Sscan(args[0], &n)
+		fmt.Fprintln(os.Stderr, "one")
+		os.Stdin.Read(make([]byte, 1))
+		os.Stderr.WriteString(strings.Repeat("a line of words\n", n))
+	}
 	// burst answers its argument's number of requests in one write and leaves.
 	roles["burst"] = func(args []string) {
 		var n int
@@ -237,6 +246,39 @@ func TestB066_WhatWasWrittenBeforeAnExitIsDelivered(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("messages (-want +got):\n%.500s", diff)
+	}
+}
+
+// On a machine that is busy with others the time to read may be over before
+// anything was read.
+func TestB066_WhatIsInThePipesWhenTheTimeIsUpIsDelivered(t *testing.T) {
+	const n = 3000 // lines: more than one read brings, and less than a pipe holds
+	conf := role("lastwords", fmt.Sprint(n))
+	conf.ReadWait = 1
+	gone := make(chan struct{})
+	r := start(t, conf, func(e transports.Event) {
+		if e == (transports.Diagnostic{Line: "one"}) {
+			<-gone // nothing more is read
+		}
+		for range 1000 { // as on a machine that is busy
+			runtime.Gosched()
+		}
+	})
+	r.until("a line", func(e transports.Event) bool { return e == transports.Diagnostic{Line: "one"} })
+	r.mustRequest(0)
+	for syscall.Kill(r.pid(), 0) == nil { // until it is reaped
+		runtime.Gosched()
+	}
+	close(gone)
+	r.ended()
+	got := 0
+	for _, e := range r.all() {
+		if e == (transports.Diagnostic{Line: "a line of words"}) {
+			got++
+		}
+	}
+	if got != n {
+		t.Errorf("%d lines of %d", got, n)
 	}
 }
 

@@ -25,6 +25,7 @@ func TestTheDocsTellTheBounds(t *testing.T) {
 		"(batch)":                    size(batch),
 		"(readBuffer)":               size(readBuffer),
 		"(keepBuffer)":               size(keepBuffer),
+		"(maxLate)":                  size(maxLate),
 		"(sampleMax)":                size(sampleMax),
 		"(tailShown)":                size(tailShown),
 		"(sinkChunks × stderrChunk)": size(sinkChunks * stderrChunk),

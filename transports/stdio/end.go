@@ -61,6 +61,7 @@ func (l *life) finish() (escaped []Process) {
 			}
 		}
 	}
+	l.readRest()
 	l.child.close()
 	closeAll([]*os.File{l.stdin.file, l.stdout, l.stderr})
 	l.running.Wait()
@@ -138,6 +139,17 @@ func (l *life) readOut(bound time.Duration) bool {
 		}
 	}
 	return true
+}
+
+// readRest ends the reading of stdout and stderr with what is in them now. Where a
+// pipe knows no deadlines (Windows) the readers end when it is closed.
+func (l *life) readRest() {
+	past := time.Unix(1, 0)
+	for i, pipe := range []*os.File{l.stdout, l.stderr} {
+		if pipe.SetReadDeadline(past) == nil {
+			<-l.eof[i]
+		}
+	}
 }
 
 // within waits for c to be closed, at most for d, and reports whether it was.

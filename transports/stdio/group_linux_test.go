@@ -22,10 +22,10 @@ import (
 )
 
 func init() {
-	// escape starts a process in a session of its own that keeps the named one of
+	// escape starts a process with a role of its own in a session of its own that keeps the named one of
 	// our pipes ("stdout", "stderr") open, says its pid, and leaves with its stdin.
 	roles["escape"] = func(args []string) {
-		conf := role("forever")
+		conf := role(args[1])
 		cmd := exec.Command(conf.Path)
 		cmd.Env = conf.Env
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -42,6 +42,12 @@ func init() {
 		io.Copy(io.Discard, os.Stdin)
 	}
 	roles["forever"] = func([]string) { forever() }
+	// flooding writes to its stdout until that breaks.
+	roles["flooding"] = func([]string) {
+		for err := error(nil); err == nil; {
+			_, err = fmt.Println(`{"jsonrpc":"2.0","method":"flood"}`)
+		}
+	}
 	// parent serves a server that nothing but SIGKILL ends, says its pid, and
 	// stays.
 	roles["parent"] = func([]string) {
@@ -99,7 +105,7 @@ func TestB061_AProcessThatLeftTheGroupIsNamed(t *testing.T) {
 		{"stdout", func(r *run) { r.signal(syscall.SIGKILL) }},
 	} {
 		t.Run(tt.pipe, func(t *testing.T) {
-			conf := role("escape", tt.pipe)
+			conf := role("escape", tt.pipe, "forever")
 			conf.ReadWait = 50 * time.Millisecond
 			r := start(t, conf)
 			escaped := r.number("escaped")
@@ -127,10 +133,24 @@ func TestB061_AProcessThatLeftTheGroupIsNamed(t *testing.T) {
 	}
 }
 
+// Whatever such a process writes, we stop reading.
+func TestB061_AProcessThatLeftTheGroupAndFloodsStdoutKeepsNobody(t *testing.T) {
+	conf := role("escape", "stdout", "flooding")
+	conf.ReadWait = 50 * time.Millisecond
+	r := start(t, conf)
+	fd := pidfd(t, r.number("escaped"))
+	r.stop(errTestOver)
+	var exit *stdio.ExitError
+	if err := r.ended(); !errors.As(err, &exit) || len(exit.Escaped) != 1 {
+		t.Errorf("Serve returned %v, want an *ExitError with what escaped", err)
+	}
+	awaitDeath(t, fd) // its stdout is broken
+}
+
 // A process that left the group and holds none of our pipes is a daemon of its
 // own: it delays nothing.
 func TestAProcessThatLeftTheGroupAndOurPipesIsNoBusinessOfOurs(t *testing.T) {
-	r := start(t, role("escape", "none"))
+	r := start(t, role("escape", "none", "forever"))
 	fd := pidfd(t, r.number("escaped"))
 	r.stop(errTestOver)
 	if err := r.ended(); err != errTestOver {
