@@ -61,8 +61,10 @@ func TestCallbacksRunOneAfterTheOtherAndPanicsAreTold(t *testing.T) {
 		}
 		d := &dispatcher{panicky: func(p any) { note("panic %v", p) }}
 		for round := range 2 { // the second one finds it idle
+			all := make(chan struct{})
 			for i := range 3 {
 				d.do(func() {
+					<-all // were handed over
 					if running++; running > 1 {
 						t.Error("two callbacks run at once")
 					}
@@ -74,6 +76,7 @@ func TestCallbacksRunOneAfterTheOtherAndPanicsAreTold(t *testing.T) {
 					}
 				})
 			}
+			close(all)
 			synctest.Wait()
 		}
 		want := []string{
