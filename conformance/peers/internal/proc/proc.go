@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,6 +50,38 @@ func Marked(marker string) ([]Process, error) {
 		}
 	}
 	return sorted(found), nil
+}
+
+// Left waits until no live process carries the marker, and returns those that
+// still do when the time is up. It is for processes that end by themselves soon
+// after whoever started them, which no parent of ours can wait for.
+func Left(marker string, timeout time.Duration) ([]Process, error) {
+	for deadline := time.Now().Add(timeout); ; {
+		found, err := Marked(marker)
+		if err != nil || len(found) == 0 || !time.Now().Before(deadline) {
+			return found, err
+		}
+		if err := awaitEnd(found[0].PID, deadline); err != nil {
+			return found, err
+		}
+	}
+}
+
+// awaitEnd waits for the end of a process that is not our child.
+func awaitEnd(pid int, deadline time.Time) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(time.Until(deadline), 0).Milliseconds()))
+	if err == unix.EINTR {
+		return nil
+	}
+	return err
 }
 
 // read parses /proc/PID/stat (proc_pid_stat(5)): the name is in parentheses and

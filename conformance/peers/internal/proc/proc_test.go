@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -108,5 +109,18 @@ func TestUnreadTellsWhatAStoppedProcessHasNotRead(t *testing.T) {
 	}
 	if n, err := Unread(last, 10_000); n != 6 || err != nil {
 		t.Errorf("after the write: %d bytes unread, %v; want 6", n, err)
+	}
+}
+
+func TestLeftWaitsForTheEndOfThoseThatEnd(t *testing.T) {
+	marker := "RESPAWN_PROC_TEST=left"
+	_, in, _ := tree(t, marker)
+	left, err := Left(marker, time.Millisecond)
+	if err != nil || len(left) != 2 {
+		t.Fatalf("left: %v, %v, want the shell and its cat", left, err)
+	}
+	in.(io.Closer).Close() // the cat ends, and the shell after it
+	if left, err := Left(marker, time.Minute); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v, want none", left, err)
 	}
 }
