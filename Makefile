@@ -48,9 +48,9 @@ drill: ## kill the built-in server in every way and prove what is recovered
 	$(GO) run ./cmd/respawn drill
 
 lint: lint-format lint-cross lint-nested ## vet, staticcheck, gofumpt; vet for Windows and macOS
-	$(GO) vet ./...
+	$(GO) vet ./... ./client/testdata/ledger
 	$(GO) vet -tags official ./conformance/driver
-	$(STATICCHECK) ./...
+	$(STATICCHECK) ./... ./client/testdata/ledger
 	$(STATICCHECK) -tags official ./conformance/driver
 
 lint-format:

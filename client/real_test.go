@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,6 +25,14 @@ import (
 	"github.com/respawn-mcp/respawn/transports/stdio"
 )
 
+// The moments in the life of a call at which its server is told to die.
+const (
+	dieNever    = ""
+	dieRead     = "read"     // it has read the call
+	dieExecuted = "executed" // ... and run it
+	dieAnswered = "answered" // ... and answered
+)
+
 // The moments at which the test kills the server itself.
 const (
 	killBefore  = "before"  // the call is made
@@ -38,13 +47,25 @@ func TestRealProcessesKilledAtEachStep(t *testing.T) {
 	if os.Getenv("RESPAWN_REAL") != "" {
 		runs = 200
 	}
+	command := buildLedger(t)
 	t.Logf("seed %d", seed)
 	for i := range runs {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			realRun(t, rand.New(rand.NewPCG(seed, uint64(i))))
+			realRun(t, rand.New(rand.NewPCG(seed, uint64(i))), command)
 		})
 	}
+}
+
+// buildLedger builds the server of these tests: small, and without the race
+// detector, since it is started more than a thousand times.
+func buildLedger(t *testing.T) string {
+	t.Helper()
+	command := filepath.Join(t.TempDir(), "ledger")
+	if out, err := exec.Command("go", "build", "-o", command, "./testdata/ledger").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return command
 }
 
 // realPeer is a server process over all its lives.
@@ -94,17 +115,13 @@ func (p *realPeer) wrote(t *testing.T, line string) (n int) {
 	return n
 }
 
-func realRun(t *testing.T, r *rand.Rand) {
+func realRun(t *testing.T, r *rand.Rand, command string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &realPeer{ledger: filepath.Join(t.TempDir(), "ledger"), queued: make(chan struct{}, 1), ended: make(chan uint64, 20)}
 	era := []string{"modern", "legacy"}[r.IntN(2)]
 	server := stdio.Config{
-		Path: self, Env: append(os.Environ(), ledgerVar+"="+p.ledger, "RESPAWN_TEST_ERA="+era),
+		Path: command, Args: []string{p.ledger, era},
 		OnStart: func(pr stdio.Process) {
 			p.mu.Lock()
 			defer p.mu.Unlock()

@@ -1,6 +1,8 @@
 //go:build unix
 
-package client_test
+// Command ledger is an MCP server that writes down, in the file that is its first
+// argument, what it does before it says so. Its second argument is its era.
+package main
 
 import (
 	"bufio"
@@ -11,28 +13,11 @@ import (
 	"syscall"
 )
 
-// With this variable set to a file, the test binary is a server that writes down
-// there what it does before it says so.
-const ledgerVar = "RESPAWN_TEST_LEDGER"
+func main() { serve(os.Args[1], os.Args[2] == "legacy") }
 
-// The moments in the life of a call at which a server can be told to die.
-const (
-	dieNever    = ""
-	dieRead     = "read"     // it has read the call
-	dieExecuted = "executed" // ... and run it
-	dieAnswered = "answered" // ... and answered
-)
-
-func init() {
-	if path := os.Getenv(ledgerVar); path != "" {
-		serveLedger(path, os.Getenv("RESPAWN_TEST_ERA") == "legacy")
-		os.Exit(0)
-	}
-}
-
-// serveLedger is the server. It dies by its own hand, and at most once for a call,
-// since a read is made again.
-func serveLedger(path string, legacy bool) {
+// serve dies by its own hand, as a call asks: when it was "read", "executed" or
+// "answered", and at most once for a call, since a read is made again.
+func serve(path string, legacy bool) {
 	seen := map[string]bool{}
 	if before, err := os.ReadFile(path); err == nil {
 		for _, line := range strings.Split(string(before), "\n") {
@@ -80,11 +65,11 @@ func serveLedger(path string, legacy bool) {
 			write("%d subscribed", os.Getpid())
 			answer(`{}`)
 		case m.Params.N > 0:
-			die(dieRead)
+			die("read")
 			write("runs %d", m.Params.N)
-			die(dieExecuted)
+			die("executed")
 			answer(fmt.Sprintf(`{"n":%d,"pid":%d}`, m.Params.N, os.Getpid()))
-			die(dieAnswered)
+			die("answered")
 		default:
 			fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`+"\n", m.ID)
 		}
