@@ -51,7 +51,12 @@ type order struct {
 func TestMain(m *testing.M) {
 	switch socket := os.Getenv(puppetVar); {
 	case socket == "":
-		os.Exit(m.Run())
+		code := m.Run()
+		if err := os.RemoveAll(builtDir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
 	case socket == "echo":
 		echo()
 	case len(os.Args) > 1 && os.Args[1] == "leftover":

@@ -29,14 +29,16 @@ import (
 // only passes when something is wrong.
 const patience = 30 * time.Second
 
+// builtDir is where built is, removed when all tests are over.
+var builtDir string
+
 // built is the command as its users get it, built once for all tests, with the
 // race detector if the tests have it.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "respawn")
-	if err != nil {
+var built = sync.OnceValues(func() (_ string, err error) {
+	if builtDir, err = os.MkdirTemp("", "respawn"); err != nil {
 		return "", err
 	}
-	bin := filepath.Join(dir, "respawn")
+	bin := filepath.Join(builtDir, "respawn")
 	args := []string{"build", "-o", bin}
 	if raceDetector {
 		args = append(args, "-race")
