@@ -133,10 +133,15 @@ func (e *Engine) register(s *Stream, wait bool) (*Stream, *Failure) {
 	e.inbox.post(evListen{s, handed})
 	select {
 	case <-handed:
-	case <-e.done: // it was posted too late to be read
+		return s, nil
+	case <-e.done:
+	}
+	select {
+	case <-handed: // before that
+		return s, nil
+	default: // it was posted too late to be read
 		return nil, e.admitStream(s, wait)
 	}
-	return s, nil
 }
 
 // admitStream lets a new stream through the gate, as admit does for a call.

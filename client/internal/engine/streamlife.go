@@ -16,16 +16,16 @@ import (
 // listen registers a new stream. While nobody serves it is as if it had been
 // lost: the next incarnation opens it.
 func (e *Engine) listen(s *Stream) {
+	s.snap, _ = fsm.Lifecycle.Init()
 	if e.machine.State().Terminal() { // since it was let in
 		if f := e.admitStream(s, true); f != nil && s.raw != nil {
 			s.raw.Over(Reply{}, f)
 		}
+		s.step(fsm.Close)
 		s.end(e.err)
 		return
 	}
 	e.setStreams(append(slices.Clone(e.streams), s))
-	first, _ := fsm.Lifecycle.Init()
-	s.snap = first
 	if e.machine.State() == fsm.Serving && e.calls.open() {
 		e.openStream(s)
 		return
