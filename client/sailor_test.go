@@ -313,8 +313,8 @@ func (s *sailor) blow(x *exchange) bool {
 	if n := number(x); n == 0 {
 		return s.blowOther(x, what)
 	}
-	if legacy && !knows || !legacy && x.session != "" {
-		return false // refused by the server itself
+	if x.refused(legacy, knows) { // by the era that it had when the weather was made: it may change meanwhile
+		return true
 	}
 	after := func(do func()) { time.AfterFunc(3*time.Second, do) }
 	switch what {
@@ -416,11 +416,10 @@ func (s *sailor) calm() {
 			s.web.mu.Lock()
 			legacy := s.web.legacy
 			s.web.mu.Unlock()
-			if legacy && !knows || !legacy && x.session != "" {
-				return false
+			if !x.refused(legacy, knows) {
+				s.executes(x)
+				s.mine(x)
 			}
-			s.executes(x)
-			s.mine(x)
 			return true
 		}
 		return x.Op == transports.OpResume && s.blowResume(x, fair)

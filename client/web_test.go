@@ -98,10 +98,7 @@ func (x *exchange) answer() {
 		x.initialize()
 	case legacy && x.Method == "server/discover":
 		x.reject(400, "Bad Request: no session")
-	case legacy && !w.knowsIt(x.session):
-		x.reject(404, "")
-	case !legacy && x.session != "":
-		x.reject(400, x.error(-32020, "the headers of a modern request are missing", ""))
+	case x.refused(legacy, w.knowsIt(x.session)):
 	case x.ID == "":
 	case !legacy && x.Method == "initialize":
 		x.fail(-32022, "no handshake", `{"supported":["2026-07-28"]}`)
@@ -118,6 +115,20 @@ func (x *exchange) answer() {
 	default:
 		x.result(`{}`)
 	}
+}
+
+// refused refuses what carries no session that a legacy server knows, or one to a modern
+// server, and reports whether it did.
+func (x *exchange) refused(legacy, known bool) bool {
+	switch {
+	case legacy && !known:
+		x.reject(404, "")
+	case !legacy && x.session != "":
+		x.reject(400, x.error(-32020, "the headers of a modern request are missing", ""))
+	default:
+		return false
+	}
+	return true
 }
 
 // initialize begins a session.
