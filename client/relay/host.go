@@ -24,6 +24,9 @@ const (
 // not be modified afterwards. What is no JSON-RPC message is logged and dropped;
 // a batch is taken apart, and each of its requests answered by itself.
 func (r *Relay) FromHost(frame []byte) {
+	if r.enter() {
+		defer r.taking.Done()
+	}
 	frame = bytes.TrimSpace(frame)
 	if len(frame) == 0 {
 		return
@@ -104,7 +107,12 @@ var errNoMessage = errors.New("no JSON-RPC message")
 
 // FromHostCut takes the beginning of a message of the host that was not read as a
 // whole, for the reason why. A request whose id and method are in it is answered.
-func (r *Relay) FromHostCut(head []byte, why error) { r.unreadable(head, why) }
+func (r *Relay) FromHostCut(head []byte, why error) {
+	if r.enter() {
+		defer r.taking.Done()
+	}
+	r.unreadable(head, why)
+}
 
 // unreadable answers a request of the host's that no server can be given, if it can
 // be told that it is one.

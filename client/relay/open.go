@@ -194,6 +194,9 @@ func (r *Relay) tryAgain(m *message, f *engine.Failure) bool {
 		wait = min(wait, left)
 	}
 	r.cfg.Clock.AfterFunc(wait, func() {
+		if r.enter() {
+			defer r.taking.Done()
+		}
 		r.mu.Lock()
 		m.to, m.out = nil, false
 		r.mu.Unlock()

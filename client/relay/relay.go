@@ -107,7 +107,9 @@ type Relay struct {
 	dialogID     uint64
 	dialogTokens map[string]uint64 // which generation uses a progress token towards the host, by its engine.IDKey
 
-	resuming sync.Mutex // taken before mu
+	finished bool           // Done waits for nothing new
+	taking   sync.WaitGroup // ... and for this: who takes messages of the host's
+	resuming sync.Mutex     // taken before mu
 	served   atomic.Bool
 }
 
@@ -149,9 +151,24 @@ func New(f transports.Factory, toHost func(frame []byte), cfg *Config) (*Relay, 
 		<-r.engine.Done()
 		r.resume() // nothing is on its way any more
 		r.giveUpOpenings()
+		r.mu.Lock()
+		r.finished = true
+		r.mu.Unlock()
+		r.taking.Wait()
 		close(r.done)
 	}()
 	return r, nil
+}
+
+// enter notes that somebody begins to take messages of the host's, and reports whether
+// Done waits for the taking's Done.
+func (r *Relay) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.finished {
+		r.taking.Add(1)
+	}
+	return !r.finished
 }
 
 func (r *Relay) options(f transports.Factory) engine.Options {
