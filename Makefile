@@ -24,7 +24,7 @@ TESTFLAGS ?=
 # Flags for the bench, such as BENCHFLAGS=-judge (see -help).
 BENCHFLAGS ?=
 
-.PHONY: help build test test-plain drill lint lint-format lint-cross lint-nested docs docs-check bench real conformance ci
+.PHONY: help build test test-plain random drill lint lint-format lint-cross lint-nested docs docs-check bench real conformance ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,13 @@ test: ## run the tests, with the race detector where it works
 # long runs are the race detector's.
 test-plain:
 	RESPAWN_REAL= CGO_ENABLED=0 $(GO) test -shuffle=on $(TESTFLAGS) ./...
+
+# What is drawn by chance, 100 times as often as in a test: a search for what is
+# rare, which a change does not have to wait for.
+random: ## the random tests of client and relay, 10,000 runs each
+	@set -eu; race=$$(.ci/race "$(GO)"); \
+	if [ -z "$$race" ]; then export CGO_ENABLED=0; fi; \
+	$(GO) test $$race $(TESTFLAGS) ./client ./client/relay -run 'Random|AnyDialog' -rapid.checks=10000
 
 drill: ## kill the built-in server in every way and prove what is recovered
 	$(GO) run ./cmd/respawn drill

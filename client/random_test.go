@@ -12,8 +12,8 @@ import (
 
 // The random walk: a client with any options does anything, its server is born,
 // lives and dies anyhow, and what must hold in any life holds. A run is a plan,
-// drawn beforehand, so that rapid can shrink it. It makes 100 runs;
-// -rapid.checks=10000 asks for more.
+// drawn beforehand, so that rapid can shrink it. It makes 100 runs, and 10,000 for
+// make random.
 type walk struct {
 	Eras    []bool
 	Births  []birth
