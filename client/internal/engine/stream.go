@@ -133,11 +133,10 @@ func (e *Engine) register(s *Stream, wait bool) (*Stream, *Failure) {
 	e.inbox.post(evListen{s, handed})
 	select {
 	case <-handed:
-		return s, nil
 	case <-e.done:
 	}
 	select {
-	case <-handed: // before that
+	case <-handed: // also when it was the last of all
 		return s, nil
 	default: // it was posted too late to be read
 		return nil, e.admitStream(s, wait)
