@@ -2,7 +2,7 @@ package relay_test
 
 import (
 	"context"
-	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,27 +38,20 @@ func TestRelay_Rule3_WhatIsBeingSentAtTheEndIsAnsweredBeforeTheRelayIsDone(t *te
 		})
 		t.Run("by a second try, "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &server{shape: transports.Posts, on: func(l *life, m message) error {
-					if m.Method == "initialize" {
-						l.Emit(transports.Unsent{Ref: m.ref, Cause: errors.New("connection refused")})
-						return nil
-					}
-					return both(l, m)
-				}}
-				tries, again := 0, make(chan struct{})
+				var well atomic.Bool
+				s, again := unreachable(&well, both), make(chan struct{})
 				h := inFrontOf(t, slowed(s.factory(), func(_ int, s *slow) {
 					s.before = func(out transports.Outbound) time.Duration {
-						if out.Method != "initialize" {
+						if out.Method != "initialize" || !well.Load() {
 							return 0
 						}
-						if tries++; tries == 2 {
-							close(again)
-							return time.Second
-						}
-						return 0
+						close(again)
+						return time.Second
 					}
 				}), relay.Config{Budget: policy.Never()})
-				h.say(initialize, modernProbe)
+				h.say(initialize)
+				well.Store(true)
+				h.say(modernProbe)
 				<-again
 				end(t, s, h)
 				<-h.Done()
