@@ -22,8 +22,9 @@ import (
 )
 
 func init() {
-	// escape starts a process with a role of its own in a session of its own that keeps the named one of
-	// our pipes ("stdout", "stderr") open, says its pid, and leaves with its stdin.
+	// escape starts a process in a session of its own that plays the second argument's
+	// role and keeps the first one's pipe of ours ("stdout", "stderr") open, says its
+	// pid, and leaves with its stdin.
 	roles["escape"] = func(args []string) {
 		conf := role(args[1])
 		cmd := exec.Command(conf.Path)

@@ -9,7 +9,6 @@ type source struct {
 	from io.Reader
 	room func() []byte // the buffer to read into
 	back func()        // there was nothing to read into it
-	late int           // bytes read after the time for it was up
 	waiter
 }
 

@@ -16,6 +16,8 @@ type waiter struct {
 	// The outcome of try, which is made once for all reads.
 	n   int
 	err error
+
+	late int // bytes read after the time for it was up
 }
 
 func (s *source) open() {

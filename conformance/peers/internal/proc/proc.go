@@ -77,11 +77,19 @@ func awaitEnd(pid int, deadline time.Time) error {
 		return err
 	}
 	defer unix.Close(fd)
-	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(time.Until(deadline), 0).Milliseconds()))
-	if err == unix.EINTR {
-		return nil
-	}
+	_, err = readable(fd, int(max(time.Until(deadline), 0).Milliseconds()))
 	return err
+}
+
+// readable waits until a descriptor can be read, and reports whether it could in
+// time. The descriptor of a process can be when that has ended.
+func readable(fd, timeoutMillis int) (bool, error) {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeoutMillis)
+		if err != unix.EINTR {
+			return n > 0, err
+		}
+	}
 }
 
 // read parses /proc/PID/stat (proc_pid_stat(5)): the name is in parentheses and
@@ -137,19 +145,14 @@ func Unread(pid int, timeoutMillis int) (int, error) {
 		return 0, fmt.Errorf("stdin of %d: %w", pid, err)
 	}
 	defer unix.Close(fd)
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeoutMillis)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		if n == 0 {
-			return 0, fmt.Errorf("nothing was written to %d within %d ms", pid, timeoutMillis)
-		}
-		return unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD's name on Linux
+	ok, err := readable(fd, timeoutMillis)
+	if err != nil {
+		return 0, err
 	}
+	if !ok {
+		return 0, fmt.Errorf("nothing was written to %d within %d ms", pid, timeoutMillis)
+	}
+	return unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD's name on Linux
 }
 
 // Stop stops a whole process group and waits until each of its marked members
