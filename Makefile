@@ -33,9 +33,12 @@ build: ## compile everything, and bin/respawn
 	$(GO) build ./...
 	$(GO) build -o bin/respawn ./cmd/respawn
 
+# Sets $$race to the flag of the race detector, or to nothing where it does not
+# work and cgo is not needed.
+detect-race = race=$$(.ci/race "$(GO)"); if [ -z "$$race" ]; then export CGO_ENABLED=0; fi
+
 test: ## run the tests, with the race detector where it works
-	@set -eu; race=$$(.ci/race "$(GO)"); \
-	if [ -z "$$race" ]; then export CGO_ENABLED=0; fi; \
+	@set -eu; $(detect-race); \
 	$(GO) test $$race -shuffle=on $(TESTFLAGS) ./...
 
 # The same as on a machine with Go and make alone, where this project has to
@@ -47,8 +50,7 @@ test-plain:
 # What is drawn by chance, 100 times as often as in a test: a search for what is
 # rare, which a change does not have to wait for.
 random: ## the random tests of client and relay, 10,000 runs each
-	@set -eu; race=$$(.ci/race "$(GO)"); \
-	if [ -z "$$race" ]; then export CGO_ENABLED=0; fi; \
+	@set -eu; $(detect-race); \
 	$(GO) test $$race $(TESTFLAGS) ./client ./client/relay -run 'Random|AnyDialog' -rapid.checks=10000
 
 drill: ## kill the built-in server in every way and prove what is recovered
